@@ -1,0 +1,52 @@
+# Millrace. `make run` starts the box with a demo plant, `make test` runs everything a newcomer can run.
+SHELL := /bin/bash
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZTIME ?= 5s
+
+.PHONY: build run test check unit race fuzz walk long lint bench deps clean
+
+build: ## bin/millrace, static
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/millrace ./cmd/millrace
+
+run: build ## the box with a simulated plant, in ./data
+	./bin/millrace serve --demo
+
+test: deps check unit race walk fuzz ## everything, under 20 minutes on 2 cores
+	@echo "make test: all passed"
+
+deps: ## what the tests need beside Go: the mosquitto command-line clients
+	@./.ci/deps
+
+check: ## formatting, vet, staticcheck
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	go vet ./...
+	go run $(STATICCHECK) ./...
+
+unit: ## every package, shuffled
+	go test -shuffle=on -timeout 10m $$(go list ./... | grep -v /cmd/)
+
+race: ## the same under the race detector
+	go test -race -short -timeout 15m $$(go list ./... | grep -v /cmd/)
+
+walk: build ## the binary on real ports: walk, scripts, order of imports
+	go test -timeout 10m ./cmd/...
+
+fuzz: ## every fuzz target for a short while
+	@./.ci/fuzz $(FUZZTIME)
+
+long: ## what takes longer: thousands of crash seeds, long models, long fuzzing, kill -9 under load
+	MILLRACE_LONG=1 go test -timeout 120m ./...
+	@./.ci/fuzz 5m
+	$(MAKE) build && ./bin/millrace perf crash --kills 100
+
+lint: ## golangci-lint with .golangci.yml (built from source, takes a while the first time)
+	go run $(GOLANGCI) run ./...
+
+bench: ## benchmarks beside the code
+	go test -run '^$$' -bench . -benchmem ./historian/... ./uns ./auth ./broker ./web
+
+clean:
+	rm -rf bin

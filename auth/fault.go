@@ -1,0 +1,37 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The sentinels a caller tests with errors.Is.
+var (
+	ErrNotFound = errors.New("auth: no such client")
+	ErrExists   = errors.New("auth: client exists")
+	ErrChanged  = errors.New("auth: client was changed by someone else: read it again and repeat")
+	ErrNoToken  = errors.New("auth: no such token")
+	ErrClosed   = errors.New("auth: closed")
+)
+
+// Fault is refused input: which field, what is wrong with it and how to mend it. Field uses the JSON names, for example
+// "grants[1].filter". It is the caller's mistake, never ours, and its text holds no secret.
+type Fault struct{ Field, Message string }
+
+// Error implements error.
+func (f *Fault) Error() string { return f.Field + ": " + f.Message }
+
+func faultf(field, format string, args ...any) *Fault {
+	return &Fault{Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+// maxShown bounds how much of a refused text comes back in a message.
+const maxShown = 80
+
+// shown quotes text for a message; a peer's 64 KiB must not fill a log or an answer.
+func shown(text string) string {
+	if len(text) <= maxShown {
+		return fmt.Sprintf("%q", text)
+	}
+	return fmt.Sprintf("%q… (%d bytes)", text[:maxShown], len(text))
+}
