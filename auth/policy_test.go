@@ -126,6 +126,8 @@ func TestCouldReceive(t *testing.T) {
 			nil, []string{"#", "a", "a/#", "a/+", "a/b/c"}},
 		{"denies that leave one depth", []string{"allow uns subscribe a/#", "deny uns subscribe a", "deny uns subscribe a/+/+/#"}, auth.ScopeUNS,
 			[]string{"a/+", "a/#", "#", "a/b"}, []string{"a", "a/+/+", "a/b/c/#"}},
+		{"denies of every depth but the deeper ones", []string{"allow uns subscribe a/#", "deny uns subscribe a", "deny uns subscribe a/+"}, auth.ScopeUNS,
+			[]string{"a/#", "#", "a/b/c", "+/+/+"}, []string{"a", "a/+", "a/b", "+/+"}},
 		{"denies by name leave other names", []string{"allow uns subscribe a/+", "deny uns subscribe a/b", "deny uns subscribe a/c"}, auth.ScopeUNS,
 			[]string{"a/+", "a/d"}, []string{"a/b", "a/c", "a/c/#"}},
 		{"wildcards and $", []string{"allow mqtt subscribe #", "allow mqtt subscribe $local/a"}, auth.ScopeMQTT,

@@ -1,0 +1,109 @@
+package broker_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+
+	"millrace/broker"
+	"millrace/historian"
+	"millrace/uns"
+)
+
+// accepting says yes to everything, as a store that costs nothing.
+type accepting struct {
+	source uns.Source
+	topic  uns.Topic
+	live   func(*uns.Topic, *uns.Sample)
+}
+
+func (a *accepting) Source(string) *uns.Source { return &a.source }
+
+func (a *accepting) Accept(_ context.Context, b *uns.Batch) error {
+	b.Samples = b.Samples[:0]
+	for i := range b.Messages {
+		m := &b.Messages[i]
+		if m.Verdict.OK() {
+			m.Topic, m.At = &a.topic, len(b.Samples)
+			b.Samples = append(b.Samples, historian.Sample{Seq: 1, Scale: 6, Value: historian.Value{Kind: historian.Decimal, Mant: 1}})
+		}
+	}
+	return nil
+}
+
+func (a *accepting) Announce(b *uns.Batch) {
+	for i := range b.Messages {
+		if m := &b.Messages[i]; m.Verdict.OK() {
+			a.live(m.Topic, &b.Samples[m.At])
+		}
+	}
+}
+
+func pipeline(t testing.TB) *broker.Broker {
+	x := open(t, setting{})
+	in := &accepting{topic: uns.Topic{Workspace: "main", Path: "line1/temp", Full: full("line1/temp")}}
+	o := broker.DefaultOptions()
+	o.Address, o.Namespace = "127.0.0.1:0", uns.NewNamespace(uns.DefaultOptions())
+	b, err := broker.Open(o, in, x.book)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.live = b.Publish
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.Serve(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	dial(t, b.Addr(), hello{id: "first", user: "dev"}).alive() // it serves
+	return b
+}
+
+// run sends batches of per publishes, n of them, through one connection.
+func run(b *broker.Broker, version byte, n, per int, properties []byte) {
+	one := pub{topic: full("line1/temp"), payload: `{"value":21.5}`, qos: 1, id: 7, properties: properties}.bytes(version)
+	b.Take(&wire{in: hello{id: "c", user: "dev", version: version}.bytes(), repeat: bytes.Repeat(one, per), times: n, piece: 1 << 20})
+}
+
+// A publish in steady state allocates nothing in this package: whatever many publishes allocate, fewer do as well.
+func TestPublishAllocatesNothing(t *testing.T) {
+	b := pipeline(t)
+	for _, v := range versions {
+		few := testing.AllocsPerRun(5, func() { run(b, v, 100, 10, nil) })
+		many := testing.AllocsPerRun(5, func() { run(b, v, 2100, 10, nil) })
+		if per := (many - few) / 20000; per > 0.001 {
+			t.Errorf("v%d: %.4f allocations per publish", v, per)
+		}
+	}
+}
+
+func BenchmarkPublish(b *testing.B) {
+	for _, per := range []int{1, 10, 100} {
+		for name, properties := range map[string][]byte{"plain": nil, "alias": {0x23, 0, 1}} {
+			b.Run(fmt.Sprintf("%s/read=%d", name, per), func(b *testing.B) {
+				x := pipeline(b)
+				b.ReportAllocs()
+				b.ResetTimer()
+				run(x, 5, b.N/per+1, per, properties)
+			})
+		}
+	}
+}
+
+// One publish to so many subscribers that take nothing: matching, queueing, dropping the oldest.
+func BenchmarkLive(b *testing.B) {
+	for _, n := range []int{0, 1, 100} {
+		b.Run(fmt.Sprint("subscribers=", n), func(b *testing.B) {
+			x := open(b, setting{})
+			for i := range n {
+				c := dial(b, x.Addr(), hello{id: fmt.Sprint(i), user: "sub", properties: []byte{0x21, 0, 1}})
+				c.mustSub(1, "#")
+			}
+			topic := &uns.Topic{Workspace: "main", Path: "line1/temp", Full: full("line1/temp")}
+			s := &uns.Sample{Scale: 6, Value: historian.Value{Kind: historian.Decimal, Mant: 215, Exp: 1}}
+			b.ReportAllocs()
+			for b.Loop() {
+				x.Publish(topic, s)
+			}
+		})
+	}
+}

@@ -1,0 +1,233 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"millrace/auth"
+	"millrace/uns"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+)
+
+// Ingress is the way in for values, as the broker needs it. *uns.Ingress is one.
+type Ingress interface {
+	// Source returns the one source of a client id; all its sessions share it.
+	Source(client string) *uns.Source
+	// Accept gives every message of the batch a verdict and returns when all stored ones are durable. An error means
+	// that nothing of the batch may be acknowledged. It may block while the store is stalled, until ctx ends.
+	Accept(ctx context.Context, b *uns.Batch) error
+	// Announce publishes the stored messages of an accepted batch live.
+	Announce(b *uns.Batch)
+}
+
+// SignIn checks a device's user name and password. *auth.Book is one.
+type SignIn interface {
+	SignIn(id string, secret []byte) (*auth.Principal, bool)
+}
+
+// Broker is the MQTT broker. It implements uns.Live. All methods are safe for concurrent use.
+type Broker struct {
+	o       Options
+	in      Ingress
+	users   SignIn
+	log     *slog.Logger
+	now     func() time.Time
+	metrics *metrics
+	library *mqtt.Server
+	ctx     context.Context // parent of every Accept; set by Serve
+
+	listener *listener
+	index    index
+	claims   claims
+
+	mu       sync.Mutex
+	sessions map[string]*session // by MQTT client identifier
+
+	state atomic.Int32
+}
+
+const (
+	stateOpen = iota
+	stateServing
+	stateClosed
+)
+
+// Open binds the listener, so that a port in use is told at once, but accepts nothing before Serve.
+func Open(o Options, in Ingress, users SignIn) (*Broker, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Namespace == nil || in == nil || users == nil {
+		return nil, errors.New("broker: Open needs Options.Namespace, an Ingress and a SignIn")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	b := &Broker{o: o, in: in, users: users, log: o.Log.With("part", "broker"), now: o.Now,
+		claims: claims{holders: map[string]*claim{}}, sessions: map[string]*session{}}
+	var err error
+	if b.library, err = newLibrary(b); err != nil {
+		return nil, fmt.Errorf("broker: set up the mqtt library: %w", err)
+	}
+	if b.listener, err = listen(b, o.Address); err != nil {
+		return nil, fmt.Errorf("broker: listen on %s: %w; free the port or set broker.address", o.Address, err)
+	}
+	if b.metrics, err = newMetrics(o.Registry, b); err != nil {
+		_ = b.listener.ln.Close()
+		return nil, fmt.Errorf("broker: register metrics: %w", err)
+	}
+	return b, nil
+}
+
+// Addr is the real address of the plain listener.
+func (b *Broker) Addr() string { return b.listener.ln.Addr().String() }
+
+// Serve accepts until ctx ends, then stops gracefully: batches that were read are settled and acknowledged, MQTT 5
+// sessions get 0x8B. It returns when every goroutine of the broker has ended. Serve may be called once.
+func (b *Broker) Serve(ctx context.Context) error {
+	if !b.state.CompareAndSwap(stateOpen, stateServing) {
+		return errors.New("broker: Serve called twice or after Close")
+	}
+	b.ctx = context.WithoutCancel(ctx) // the end of ctx must not cut off batches that are being stored
+	if err := b.library.Serve(); err != nil {
+		return fmt.Errorf("broker: start the mqtt library: %w", err)
+	}
+	for topic := range b.library.Topics.Retained.GetAll() {
+		b.library.Topics.Retained.Delete(topic) // $SYS, made once by its Serve
+	}
+	stop, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		b.watch(stop)
+	}()
+	served := make(chan error, 1)
+	go func() { served <- b.listener.serve() }()
+
+	var err error
+	select {
+	case <-ctx.Done():
+		b.listener.close()
+		err = <-served
+	case err = <-served:
+		b.listener.close()
+	}
+	b.listener.wg.Wait()
+	close(stop)
+	<-watched
+	_ = b.library.Close()
+	b.state.Store(stateClosed)
+	if err != nil {
+		return fmt.Errorf("broker: accept on %s: %w", b.Addr(), err)
+	}
+	return nil
+}
+
+// Close ends an Open that never served. Idempotent; a broker that serves is ended by its context.
+func (b *Broker) Close() error {
+	if b.state.CompareAndSwap(stateOpen, stateClosed) {
+		return b.listener.ln.Close()
+	}
+	return nil
+}
+
+// enter makes a session known. Its connection holds the claim, so no other session has the identifier.
+func (b *Broker) enter(s *session) {
+	b.mu.Lock()
+	b.sessions[s.id] = s
+	b.mu.Unlock()
+	b.log.Debug("session began", "client", s.principal.ID(), "mqtt_id", s.id, "version", s.version)
+}
+
+// leave is the one end of every session. It runs when the library is done with the connection, or has panicked.
+func (b *Broker) leave(c *conn) {
+	c.live.Store(false)
+	if c.claim == nil {
+		return
+	}
+	s := c.session
+	b.library.Clients.Delete(s.id) // still there when the CONNACK failed
+	subs := s.end()
+	list := make([]*subscription, 0, len(subs))
+	for filter, sub := range subs {
+		b.library.Topics.Unsubscribe(filter, s.id)
+		list = append(list, sub)
+	}
+	b.index.remove(list...)
+	b.mu.Lock()
+	if b.sessions[s.id] == s {
+		delete(b.sessions, s.id)
+	}
+	b.mu.Unlock()
+	b.releaseClaim(c.claim)
+}
+
+// Session is one connected client, as shown.
+type Session struct {
+	MQTTID   string    `json:"mqtt_id"`
+	Client   string    `json:"client"`
+	Remote   string    `json:"remote"`
+	Version  int       `json:"version"`
+	Since    time.Time `json:"since"`
+	Received uint64    `json:"received"`
+	Sent     uint64    `json:"sent"`
+	Queued   int       `json:"queued"`
+	Dropped  uint64    `json:"dropped"`
+}
+
+// Sessions lists who is connected, by MQTT client identifier.
+func (b *Broker) Sessions() []Session {
+	b.mu.Lock()
+	live := make([]*session, 0, len(b.sessions))
+	for _, s := range b.sessions {
+		live = append(live, s)
+	}
+	b.mu.Unlock()
+	list := make([]Session, 0, len(live))
+	for _, s := range live {
+		if shown, ok := s.show(); ok {
+			list = append(list, shown)
+		}
+	}
+	slices.SortFunc(list, func(x, y Session) int { return cmp.Compare(x.MQTTID, y.MQTTID) })
+	return list
+}
+
+// Disconnect ends the session of a client identifier with 0x98; false: there is none.
+func (b *Broker) Disconnect(mqttID string) bool {
+	b.mu.Lock()
+	s := b.sessions[mqttID]
+	b.mu.Unlock()
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	c := s.conn
+	s.mu.Unlock()
+	if c == nil {
+		return false
+	}
+	c.eject(codeAdministrative)
+	return true
+}
+
+func (s *session) show() (shown Session, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.conn
+	if c == nil {
+		return shown, false
+	}
+	return Session{MQTTID: s.id, Client: s.principal.ID(), Remote: c.raw.RemoteAddr().String(), Version: int(s.version),
+		Since: c.since, Received: c.received.Load(), Sent: c.sent.Load(), Queued: s.queue.n, Dropped: s.dropped.Load()}, true
+}

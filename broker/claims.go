@@ -1,0 +1,88 @@
+package broker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// claims sees to it that at most one connection per client identifier is between CONNECT and its end. A newcomer ejects
+// the holder and waits for its end, so nothing of the two sessions ever overlaps [MQTT-3.1.4-3].
+type claims struct {
+	mu      sync.Mutex
+	holders map[string]*claim
+}
+
+// claim is one connection's hold on a client identifier, or its wait for it.
+type claim struct {
+	id    string
+	owner string // API client
+	c     *conn
+	next  *claim        // who waits; a newer one takes its place
+	lost  chan struct{} // closed when a newer one has taken its place
+	over  chan struct{} // closed when the holder has ended
+}
+
+// takeClaim gives the connection its client identifier, or says why not.
+func (b *Broker) takeClaim(c *conn, id, owner string) (refusal packets.Code, ok bool) {
+	me := &claim{id: id, owner: owner, c: c, lost: make(chan struct{}), over: make(chan struct{})}
+	b.claims.mu.Lock()
+	holder := b.claims.holders[id]
+	switch {
+	case holder == nil && len(b.claims.holders) >= b.o.Limits.MaxClients:
+		b.claims.mu.Unlock()
+		return refusedBusy, false
+	case holder == nil:
+		b.claims.holders[id] = me
+		b.claims.mu.Unlock()
+		c.claim = me
+		return refusal, true
+	case holder.owner != owner:
+		b.claims.mu.Unlock()
+		return refusedClientID, false
+	}
+	if holder.next != nil {
+		close(holder.next.lost)
+	}
+	holder.next = me
+	b.claims.mu.Unlock()
+	holder.c.eject(codeTakenOver)
+
+	timeout := time.NewTimer(b.o.Limits.ConnectTimeout)
+	defer timeout.Stop()
+	select {
+	case <-holder.over:
+		c.claim = me
+		return refusal, true
+	case <-me.lost:
+		return refusedBusy, false
+	case <-c.kicked:
+	case <-timeout.C:
+	}
+	b.claims.mu.Lock()
+	defer b.claims.mu.Unlock()
+	switch {
+	case b.claims.holders[id] == me: // the holder ended at the same moment
+		c.claim = me
+		return refusal, true
+	case holder.next == me:
+		holder.next = nil
+	}
+	if byte(c.kick.Load()) == codeShuttingDown {
+		return refusedStopping, false
+	}
+	return refusedBusy, false
+}
+
+// releaseClaim passes the client identifier on to whoever waits.
+func (b *Broker) releaseClaim(k *claim) {
+	b.claims.mu.Lock()
+	if k.next != nil {
+		b.claims.holders[k.id] = k.next
+	} else {
+		delete(b.claims.holders, k.id)
+	}
+	b.claims.mu.Unlock()
+	close(k.over)
+}

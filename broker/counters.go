@@ -1,0 +1,172 @@
+package broker
+
+import (
+	"sync/atomic"
+	"time"
+
+	"millrace/uns"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// dropReason is why a message was not delivered.
+type dropReason int
+
+const (
+	dropQueueFull dropReason = iota
+	dropTooLarge
+	dropExpired
+	dropSessionEnded
+	dropVerdictNotPermitted
+	dropReasons // count
+)
+
+var dropNames = [dropReasons]string{"queue_full", "too_large", "expired", "session_ended", "verdict_not_permitted"}
+
+// endNames are the reasons with which the box ends sessions; the last takes all others.
+var endNames = [...]struct {
+	code byte
+	name string
+}{{codeMalformed, "malformed_packet"}, {codeProtocol, "protocol_error"}, {codeNotAuthorized, "not_authorized"}, {codeShuttingDown, "shutting_down"},
+	{codeKeepAlive, "keep_alive"}, {codeTakenOver, "taken_over"}, {codeAliasInvalid, "topic_alias"}, {codeTooLarge, "packet_too_large"},
+	{codeQuota, "store_stalled"}, {codeAdministrative, "administrative"}, {codeQoSNotSupported, "qos_not_supported"}, {codeUnspecified, "other"}}
+
+// end counts a session that the box ends.
+func (m *metrics) end(code byte) {
+	i := 0
+	for i < len(endNames)-1 && endNames[i].code != code {
+		i++
+	}
+	m.ended[i].Add(1)
+}
+
+// storedBounds are the buckets of publish-to-stored, in seconds.
+var storedBounds = [...]float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+
+// shard holds the counters of some of the connections; several of them keep cores off each other's cache lines.
+type shard struct {
+	bytesIn, bytesOut       atomic.Uint64
+	messagesIn, messagesOut atomic.Uint64
+	storedNs                atomic.Uint64
+	buckets                 [len(storedBounds) + 1]atomic.Uint64
+	_                       [64]byte
+}
+
+// settled notes how long the stored messages of a batch took.
+func (s *shard) settled(batch []uns.Message, took time.Duration) {
+	n := uint64(0)
+	for i := range batch {
+		if batch[i].Verdict.OK() {
+			n++
+		}
+	}
+	if n == 0 {
+		return
+	}
+	i, sec := 0, took.Seconds()
+	for i < len(storedBounds) && sec > storedBounds[i] {
+		i++
+	}
+	s.buckets[i].Add(n)
+	s.storedNs.Add(n * uint64(max(took, 0)))
+}
+
+// metrics is everything the broker counts. It is its own collector: the hot path touches plain atomics only.
+type metrics struct {
+	shards     [8]shard
+	turn       atomic.Uint32
+	dropped    [dropReasons]atomic.Uint64
+	ended      [len(endNames)]atomic.Uint64
+	refused    atomic.Uint64
+	turnedAway atomic.Uint64
+	panics     atomic.Uint64
+	leaks      atomic.Uint64
+
+	b    *Broker
+	desc struct {
+		connections, received, sent, bytesIn, bytesOut, dropped, stored *prometheus.Desc
+		ended, refused, turnedAway, panics, leaks                       *prometheus.Desc
+	}
+}
+
+func newMetrics(reg prometheus.Registerer, b *Broker) (*metrics, error) {
+	if reg == nil {
+		reg = prometheus.NewRegistry()
+	}
+	m := &metrics{b: b}
+	d := prometheus.NewDesc
+	m.desc.connections = d("millrace_broker_connections", "Open MQTT connections.", nil, nil)
+	m.desc.received = d("millrace_broker_messages_received_total", "Messages received and settled.", nil, nil)
+	m.desc.sent = d("millrace_broker_messages_sent_total", "Messages sent to subscribers.", nil, nil)
+	m.desc.bytesIn = d("millrace_broker_received_bytes_total", "Bytes read from clients.", nil, nil)
+	m.desc.bytesOut = d("millrace_broker_sent_bytes_total", "Bytes written to clients.", nil, nil)
+	m.desc.dropped = d("millrace_broker_messages_dropped_total", "Messages not delivered, by reason.", []string{"reason"}, nil)
+	m.desc.stored = d("millrace_broker_publish_to_stored_seconds", "From the read of a publish to its value being durable.", nil, nil)
+	m.desc.ended = d("millrace_broker_sessions_ended_total", "Sessions ended by the box, by reason.", []string{"reason"}, nil)
+	m.desc.refused = d("millrace_broker_connects_refused_total", "CONNECT packets refused.", nil, nil)
+	m.desc.turnedAway = d("millrace_broker_connections_turned_away_total", "Connections closed at once because too many are open.", nil, nil)
+	m.desc.panics = d("millrace_broker_contained_panics_total", "Panics on a connection that were contained.", nil, nil)
+	m.desc.leaks = d("millrace_broker_leaked_packets_total", "Message packets that reached the control plane; always 0.", nil, nil)
+	return m, reg.Register(m)
+}
+
+// shard hands out the shards in turn.
+func (m *metrics) shard() *shard { return &m.shards[m.turn.Add(1)%uint32(len(m.shards))] }
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	d := &m.desc
+	for _, desc := range []*prometheus.Desc{d.connections, d.received, d.sent, d.bytesIn, d.bytesOut, d.dropped, d.stored,
+		d.ended, d.refused, d.turnedAway, d.panics, d.leaks} {
+		ch <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	var in, out, bytesIn, bytesOut, ns uint64
+	var counts [len(storedBounds) + 1]uint64
+	for i := range m.shards {
+		s := &m.shards[i]
+		in += s.messagesIn.Load()
+		out += s.messagesOut.Load()
+		bytesIn += s.bytesIn.Load()
+		bytesOut += s.bytesOut.Load()
+		ns += s.storedNs.Load()
+		for k := range counts {
+			counts[k] += s.buckets[k].Load()
+		}
+	}
+	d := &m.desc
+	counter := func(desc *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(v), labels...)
+	}
+	ch <- prometheus.MustNewConstMetric(d.connections, prometheus.GaugeValue, float64(m.b.connections()))
+	counter(d.received, in)
+	counter(d.sent, out)
+	counter(d.bytesIn, bytesIn)
+	counter(d.bytesOut, bytesOut)
+	counter(d.refused, m.refused.Load())
+	counter(d.turnedAway, m.turnedAway.Load())
+	counter(d.panics, m.panics.Load())
+	counter(d.leaks, m.leaks.Load())
+	for i, name := range dropNames {
+		counter(d.dropped, m.dropped[i].Load(), name)
+	}
+	for i := range endNames {
+		counter(d.ended, m.ended[i].Load(), endNames[i].name)
+	}
+	total, buckets := uint64(0), map[float64]uint64{}
+	for i, bound := range storedBounds {
+		total += counts[i]
+		buckets[bound] = total
+	}
+	total += counts[len(storedBounds)]
+	ch <- prometheus.MustNewConstHistogram(d.stored, total, float64(ns)/1e9, buckets)
+}
+
+func (b *Broker) connections() int {
+	b.listener.mu.Lock()
+	defer b.listener.mu.Unlock()
+	return len(b.listener.conns)
+}

@@ -1,0 +1,51 @@
+package broker
+
+import (
+	"net"
+	"time"
+
+	"millrace/uns"
+)
+
+// Take runs a whole connection in the caller's goroutine, as the listener does after accept.
+func (b *Broker) Take(raw net.Conn) {
+	if c := b.listener.register(raw); c != nil {
+		b.listener.run(c)
+	}
+}
+
+// Inspect is one round of the watchdog.
+func (b *Broker) Inspect(now time.Time) { b.inspect(now) }
+
+// ReasonCode is the table of verdicts.
+func ReasonCode(r uns.Reason) byte { return reasonCode(r) }
+
+// ParsedPublish is what the box takes from a PUBLISH.
+type ParsedPublish struct {
+	Topic, Payload, Response, Correlation []byte
+	ID, Alias                             uint16
+	QoS                                   byte
+	Retain                                bool
+}
+
+// ParsePublish parses the body of a PUBLISH.
+func ParsePublish(flags byte, body []byte, version byte) (p ParsedPublish, code byte) {
+	var q publish
+	code = q.parse(flags, body, version)
+	return ParsedPublish{q.topic, q.payload, q.response, q.correlation, q.id, q.alias, q.qos, q.retain}, code
+}
+
+// IndexSize counts the subscriptions and branches in the tree of filters.
+func (b *Broker) IndexSize() (n int) {
+	b.index.mu.RLock()
+	defer b.index.mu.RUnlock()
+	var count func(*node)
+	count = func(x *node) {
+		n += len(x.subs) + len(x.children)
+		for _, k := range x.children {
+			count(k)
+		}
+	}
+	count(&b.index.root)
+	return n
+}

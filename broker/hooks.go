@@ -1,0 +1,222 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// hooks is where the MQTT library asks us. Identity, refusals and limits are decided here; no hook ever sees a message.
+type hooks struct {
+	mqtt.HookBase
+	b *Broker
+}
+
+// newLibrary makes the library's server: no listeners, no inline client, no $SYS, no expiry, no aliases of its own.
+func newLibrary(b *Broker) (*mqtt.Server, error) {
+	l := &b.o.Limits
+	caps := mqtt.NewDefaultServerCapabilities()
+	caps.MaximumPacketSize = uint32(l.MaxPacketSize)
+	caps.MaximumClientWritesPending = 1
+	caps.MaximumMessageExpiryInterval = 0
+	caps.MaximumSessionExpiryInterval = 0
+	caps.ReceiveMaximum = uint16(l.ReceiveMaximum)
+	caps.TopicAliasMaximum = 0 // it never sees a PUBLISH; ours is announced in OnPacketEncode
+	caps.MaximumQos = 1
+	caps.Compatibilities.NoInheritedPropertiesOnAck = true
+	s := mqtt.New(&mqtt.Options{Capabilities: caps, SysTopicResendInterval: 1 << 30, ClientNetReadBufferSize: 256,
+		Logger: slog.New(errorsOnly{b.log})})
+	return s, s.AddHook(&hooks{b: b}, nil)
+}
+
+// ID names the hook to the library.
+func (h *hooks) ID() string { return "millrace" }
+
+// Provides lists the calls the library makes.
+func (h *hooks) Provides(call byte) bool {
+	switch call {
+	case mqtt.OnConnect, mqtt.OnConnectAuthenticate, mqtt.OnACLCheck, mqtt.OnSessionEstablish, mqtt.OnSessionEstablished,
+		mqtt.OnPacketEncode, mqtt.OnSubscribe, mqtt.OnSubscribed, mqtt.OnUnsubscribed, mqtt.OnPublish:
+		return true
+	}
+	return false
+}
+
+// refusals in words of MQTT 5; CONNACK codes of 3.1.1 are found from them in OnPacketEncode.
+var (
+	refusedMethod   = packets.ErrBadAuthenticationMethod
+	refusedPassword = packets.ErrBadUsernameOrPassword
+	refusedPolicy   = packets.ErrNotAuthorized
+	refusedBusy     = packets.ErrServerBusy
+	refusedClientID = packets.Code{Code: codeClientID, Reason: "the client identifier is in use by another API client; choose another one"}
+	refusedWill     = packets.Code{Code: codeUnable, Reason: "wills come with the next version; connect without one"}
+	refusedStopping = packets.ErrServerShuttingDown
+)
+
+// OnConnect decides everything that can refuse a client. The library sends no CONNACK for an error from here, so it is
+// sent first.
+func (h *hooks) OnConnect(cl *mqtt.Client, pk packets.Packet) error {
+	c := cl.Net.Conn.(*conn)
+	c.client, c.version = cl, cl.Properties.ProtocolVersion
+	code, ok := h.b.admit(c, cl, &pk)
+	if !ok {
+		h.b.metrics.refused.Add(1)
+		_ = h.b.library.SendConnack(cl, code, false, nil)
+		return code
+	}
+	cl.Properties.Will = mqtt.Will{}
+	return nil
+}
+
+func (b *Broker) admit(c *conn, cl *mqtt.Client, pk *packets.Packet) (code packets.Code, ok bool) {
+	if cl.Properties.Props.AuthenticationMethod != "" {
+		return refusedMethod, false
+	}
+	principal, ok := b.users.SignIn(string(pk.Connect.Username), pk.Connect.Password)
+	if !ok {
+		b.log.Debug("sign-in refused", "client", string(pk.Connect.Username), "remote", c.raw.RemoteAddr().String())
+		return refusedPassword, false
+	}
+	if principal.Policy() == nil {
+		return refusedPolicy, false
+	}
+	if pk.Connect.WillFlag {
+		return refusedWill, false
+	}
+	if code, ok = b.takeClaim(c, cl.ID, principal.ID()); !ok {
+		return code, false
+	}
+	props := &cl.Properties.Props
+	s := &session{b: b, id: cl.ID, principal: principal, version: c.version, conn: c, maxPacket: props.MaximumPacketSize,
+		window: defaultWindow, subscriptions: map[string]*subscription{}}
+	if props.ReceiveMaximum > 0 {
+		s.window = min(int(props.ReceiveMaximum), maxWindow)
+	}
+	c.session = s
+	c.source = b.in.Source(principal.ID())
+	c.maxPacket = props.MaximumPacketSize
+	c.problem = !props.RequestProblemInfoFlag || props.RequestProblemInfo != 0
+	return packets.Code{}, true
+}
+
+// OnConnectAuthenticate has nothing left to decide.
+func (h *hooks) OnConnectAuthenticate(*mqtt.Client, packets.Packet) bool { return true }
+
+// OnSessionEstablish comes before the CONNACK: from here on the session can be found.
+func (h *hooks) OnSessionEstablish(cl *mqtt.Client, _ packets.Packet) {
+	h.b.enter(cl.Net.Conn.(*conn).session)
+}
+
+// OnPacketEncode puts our limits into the CONNACK, and the return codes of 3.1.1 where the library would send those of 5.
+func (h *hooks) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet {
+	if pk.FixedHeader.Type != packets.Connack {
+		return pk
+	}
+	if pk.ReasonCode != 0 {
+		if cl.Properties.ProtocolVersion < 5 {
+			pk.ReasonCode = connackV3(pk.ReasonCode)
+		}
+		return pk
+	}
+	pk.SessionPresent = false
+	pk.Properties.MaximumPacketSize = uint32(h.b.o.Limits.MaxPacketSize)
+	pk.Properties.TopicAliasMaximum = topicAliasMaximum
+	pk.Properties.SharedSubAvailable, pk.Properties.SharedSubAvailableFlag = 0, true
+	return pk
+}
+
+// connackV3 maps an MQTT 5 CONNACK code to a return code of MQTT 3.1.1.
+func connackV3(code byte) byte {
+	switch code {
+	case codeVersion:
+		return 1
+	case codeClientID, codeUnspecified: // the library says 0x80 to an empty identifier without clean session
+		return 2
+	case codeBusy, codeShuttingDown:
+		return 3
+	}
+	if code < 0x80 {
+		return code
+	}
+	return 5
+}
+
+// OnSessionEstablished comes after the CONNACK.
+func (h *hooks) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
+	h.b.library.Clients.Delete(cl.ID) // without its map the library takes nobody over and expires nobody
+	c := cl.Net.Conn.(*conn)
+	if k := cl.State.Keepalive; k > 0 {
+		c.keepAlive.Store(int64(k) * 1500 * 1e6) // [MQTT-3.1.2-22]
+	}
+	c.established = true
+	c.out.patient()
+	c.live.Store(true)
+	c.out.wake()
+}
+
+// OnACLCheck is asked about filters that OnSubscribe has already let through.
+func (h *hooks) OnACLCheck(*mqtt.Client, string, bool) bool { return true }
+
+// OnSubscribe decides about each filter and hides the refused ones from the library.
+func (h *hooks) OnSubscribe(cl *mqtt.Client, pk packets.Packet) packets.Packet {
+	c := cl.Net.Conn.(*conn)
+	c.refusals = c.refusals[:0]
+	for i := range pk.Filters {
+		code := c.refuseFilter(pk.Filters[i].Filter)
+		if code != 0 {
+			pk.Filters[i].Filter = ""
+		}
+		c.refusals = append(c.refusals, code)
+	}
+	return pk
+}
+
+// OnSubscribed comes before the SUBACK, whose codes it may still set.
+func (h *hooks) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
+	c := cl.Net.Conn.(*conn)
+	for i := range pk.Filters {
+		f := &pk.Filters[i]
+		switch {
+		case c.refusals[i] != 0:
+			if codes[i] = c.refusals[i]; c.version < 5 {
+				codes[i] = codeUnspecified
+			}
+		case codes[i] < 0x80:
+			c.subscribe(&subscription{session: c.session, filter: f.Filter, qos: codes[i], noLocal: f.NoLocal,
+				retainAsPublished: f.RetainAsPublished, id: f.Identifier})
+		}
+	}
+}
+
+// OnUnsubscribed comes before the UNSUBACK; the library also calls it when it cleans up, which is not for us.
+func (h *hooks) OnUnsubscribed(cl *mqtt.Client, pk packets.Packet) {
+	c := cl.Net.Conn.(*conn)
+	if c.handed != typeUnsubscribe {
+		return
+	}
+	for i := range pk.Filters {
+		c.unsubscribe(pk.Filters[i].Filter)
+	}
+}
+
+// OnPublish must never be reached: messages go another way. What comes all the same is refused and counted, with the one
+// answer that makes the library neither acknowledge nor deliver it.
+func (h *hooks) OnPublish(_ *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
+	h.b.metrics.leaks.Add(1)
+	return pk, packets.ErrRejectPacket
+}
+
+// errorsOnly passes on the library's errors without their attributes, which can hold whole packets.
+type errorsOnly struct{ log *slog.Logger }
+
+func (e errorsOnly) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
+
+func (e errorsOnly) Handle(ctx context.Context, r slog.Record) error {
+	e.log.LogAttrs(ctx, r.Level, "mqtt library", slog.String("message", r.Message))
+	return nil
+}
+
+func (e errorsOnly) WithAttrs([]slog.Attr) slog.Handler { return e }
+func (e errorsOnly) WithGroup(string) slog.Handler      { return e }

@@ -1,0 +1,172 @@
+package broker
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"millrace/uns"
+)
+
+// subscription is one filter of one session. Immutable; a new SUBSCRIBE to the filter replaces it.
+type subscription struct {
+	session           *session
+	filter            string
+	qos               byte
+	noLocal           bool
+	retainAsPublished bool
+	id                int // subscription identifier, 0 = none
+}
+
+// node is one level of the tree of filters.
+type node struct {
+	children map[string]*node
+	subs     map[*session]*subscription
+}
+
+// index holds every subscription. Each change makes a new generation, with which cached matches compare.
+type index struct {
+	mu         sync.RWMutex
+	root       node
+	generation atomic.Uint64
+	none       atomic.Pointer[match] // the empty match of a generation, shared by all topics nobody listens to
+}
+
+func (x *index) add(s *subscription) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := &x.root
+	for level := range strings.SplitSeq(s.filter, "/") {
+		if n.children == nil {
+			n.children = map[string]*node{}
+		}
+		next := n.children[level]
+		if next == nil {
+			next = &node{}
+			n.children[level] = next
+		}
+		n = next
+	}
+	if n.subs == nil {
+		n.subs = map[*session]*subscription{}
+	}
+	n.subs[s.session] = s
+	x.generation.Add(1)
+}
+
+// remove takes subscriptions out, and branches that are empty then.
+func (x *index) remove(subs ...*subscription) {
+	if len(subs) == 0 {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, s := range subs {
+		x.removeLocked(s)
+	}
+	x.generation.Add(1)
+}
+
+func (x *index) removeLocked(s *subscription) {
+	levels := strings.Split(s.filter, "/")
+	path := make([]*node, 0, len(levels)+1)
+	n := &x.root
+	for _, level := range levels {
+		path = append(path, n)
+		if n = n.children[level]; n == nil {
+			return
+		}
+	}
+	if n.subs[s.session] != s {
+		return // replaced meanwhile
+	}
+	delete(n.subs, s.session)
+	for i := len(levels) - 1; i >= 0 && len(n.children) == 0 && len(n.subs) == 0; i-- {
+		n = path[i]
+		delete(n.children, levels[i])
+	}
+}
+
+// match finds everyone who listens to a topic, whatever their grants. name tells what the topic is.
+func (x *index) match(topic string, name *uns.Name) *match {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	generation := x.generation.Load()
+	w := walk{underscore: -1}
+	if len(x.root.children) > 0 {
+		if name.Place != uns.Ordinary {
+			w.underscore = lastUnderscore(topic)
+		}
+		w.down(&x.root, topic, 0)
+	}
+	if len(w.receivers) == 0 {
+		if m := x.none.Load(); m != nil && m.generation == generation {
+			return m
+		}
+		m := &match{generation: generation}
+		x.none.Store(m)
+		return m
+	}
+	for _, r := range w.receivers {
+		r.seal()
+	}
+	return &match{generation: generation, name: *name, topic: topic, receivers: w.receivers}
+}
+
+// walk collects the receivers of one topic.
+type walk struct {
+	underscore int // the last level that starts with _ in a topic of the namespace: only a literal matches up to there
+	receivers  []*receiver
+}
+
+func (w *walk) down(n *node, rest string, depth int) {
+	level, rest, more := strings.Cut(rest, "/")
+	wild := depth > 0 || !strings.HasPrefix(level, "$") // [MQTT-4.7.2-1]
+	if wild && depth > w.underscore {
+		w.take(n.children["#"])
+	}
+	w.step(n.children[level], rest, depth, more)
+	if wild && (w.underscore < 0 || !strings.HasPrefix(level, "_")) {
+		w.step(n.children["+"], rest, depth, more)
+	}
+}
+
+func (w *walk) step(n *node, rest string, depth int, more bool) {
+	switch {
+	case n == nil:
+	case more:
+		w.down(n, rest, depth+1)
+	default:
+		w.take(n)
+		w.take(n.children["#"]) // a/# also matches a
+	}
+}
+
+func (w *walk) take(n *node) {
+	if n == nil {
+		return
+	}
+next:
+	for _, s := range n.subs {
+		for _, r := range w.receivers {
+			if r.session == s.session {
+				r.subs = append(r.subs, s)
+				continue next
+			}
+		}
+		w.receivers = append(w.receivers, &receiver{session: s.session, subs: []*subscription{s}})
+	}
+}
+
+// lastUnderscore is the index of the last level of topic that starts with _, -1 if none does.
+func lastUnderscore(topic string) int {
+	last := -1
+	i := 0
+	for level := range strings.SplitSeq(topic, "/") {
+		if strings.HasPrefix(level, "_") {
+			last = i
+		}
+		i++
+	}
+	return last
+}

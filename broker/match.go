@@ -1,0 +1,99 @@
+package broker
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"millrace/auth"
+	"millrace/uns"
+)
+
+// match is who listens to one topic at one generation of the index. Shared by all publishers of the topic.
+type match struct {
+	generation uint64
+	name       uns.Name
+	topic      string
+	receivers  []*receiver
+}
+
+// receiver is one session that listens to the topic, by one filter or several that overlap.
+type receiver struct {
+	session *session
+	subs    []*subscription
+	qos     byte   // the highest of subs [MQTT-3.3.4-2]
+	ids     []byte // all their identifiers as properties [MQTT-3.3.4-3]
+	retain  bool   // one of them asks for retain as published
+	noLocal bool   // one of them asks for none of its own: look at each
+	grant   atomic.Pointer[grantCheck]
+}
+
+// grantCheck remembers what a policy said.
+type grantCheck struct {
+	policy *auth.Policy
+	ok     bool
+}
+
+// seal works out what all deliveries by this match have in common.
+func (r *receiver) seal() {
+	slices.SortFunc(r.subs, func(a, b *subscription) int { return a.id - b.id })
+	var own delivery
+	for _, s := range r.subs {
+		own.join(s)
+		r.noLocal = r.noLocal || s.noLocal
+		r.retain = r.retain || s.retainAsPublished
+	}
+	r.qos, r.ids = own.qos, own.ids
+}
+
+// join widens a delivery by one subscription.
+func (d *delivery) join(s *subscription) {
+	d.qos = max(d.qos, s.qos)
+	if s.id > 0 {
+		d.ids = appendVarint(append(d.ids, propSubscriptionID), s.id)
+	}
+}
+
+// permitted says whether the receiver may have messages on the topic of m, under the rules in force now.
+func (r *receiver) permitted(m *match) bool {
+	policy := r.session.principal.Policy()
+	if policy == nil {
+		return false
+	}
+	if g := r.grant.Load(); g != nil && g.policy == policy {
+		return g.ok
+	}
+	ok := mayReceive(r.session.principal, policy, &m.name, m.topic)
+	r.grant.Store(&grantCheck{policy: policy, ok: ok})
+	return ok
+}
+
+// mayReceive is the one rule for everything that is delivered.
+func mayReceive(p *auth.Principal, policy *auth.Policy, n *uns.Name, topic string) bool {
+	switch n.Place {
+	case uns.Ordinary:
+		return topic[0] != '$' && policy.MayReceive(auth.ScopeMQTT, topic)
+	case uns.Value:
+		return n.Workspace == p.Workspace() && policy.MayReceive(auth.ScopeUNS, n.Path)
+	case uns.VerdictTopic:
+		return n.Workspace == p.Workspace() && n.Client == p.ID()
+	}
+	return false
+}
+
+// for one message: who gets it, how. origin is the session that published it, nil for the box.
+func (r *receiver) delivery(msg *message, qos byte, retain bool, origin *session) (d delivery, ok bool) {
+	if !r.noLocal || origin != r.session { // [MQTT-3.8.3-3]
+		return delivery{message: msg, qos: min(qos, r.qos), retain: retain && r.retain, ids: r.ids}, true
+	}
+	d = delivery{message: msg}
+	for _, s := range r.subs {
+		if s.noLocal {
+			continue
+		}
+		ok = true
+		d.join(s)
+		d.retain = d.retain || retain && s.retainAsPublished
+	}
+	d.qos = min(qos, d.qos)
+	return d, ok
+}

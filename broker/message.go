@@ -1,0 +1,73 @@
+package broker
+
+import "encoding/binary"
+
+// message is one published message, encoded once and shared by everyone who receives it. Immutable.
+type message struct {
+	topic      string
+	payload    []byte
+	properties []byte // as the publisher sent them, without alias and expiry; empty for live values
+	expires    int64  // Unix seconds, 0 = never
+}
+
+func (m *message) size() int64 { return int64(len(m.topic) + len(m.payload) + len(m.properties)) }
+
+// delivery is one message owed to one session.
+type delivery struct {
+	*message
+	qos    byte
+	retain bool
+	ids    []byte // the subscription identifiers, encoded as properties
+}
+
+// appendPublish appends the frame of a delivery. now is in Unix seconds.
+func appendPublish(b []byte, d *delivery, version byte, id uint16, now int64) []byte {
+	first := byte(typePublish<<4) | d.qos<<1
+	if d.retain {
+		first |= 1
+	}
+	n := 2 + len(d.topic) + len(d.payload)
+	if d.qos > 0 {
+		n += 2
+	}
+	list := 0
+	if version == 5 {
+		if list = len(d.properties) + len(d.ids); d.expires > 0 {
+			list += 5
+		}
+		n += varintLen(list) + list
+	}
+	b = appendVarint(append(b, first), n)
+	b = appendText(b, d.topic)
+	if d.qos > 0 {
+		b = append(b, byte(id>>8), byte(id))
+	}
+	if version == 5 {
+		b = appendVarint(b, list)
+		if d.expires > 0 { // [MQTT-3.3.2-6]
+			b = binary.BigEndian.AppendUint32(append(b, propMessageExpiry), uint32(max(d.expires-now, 1)))
+		}
+		b = append(b, d.properties...)
+		b = append(b, d.ids...)
+	}
+	return append(b, d.payload...)
+}
+
+// forward copies the properties that go on to subscribers, unaltered and in order [MQTT-3.3.2-17], and tells the expiry.
+func forward(properties []byte) (kept []byte, expiry uint32) {
+	for b := properties; len(b) > 0; {
+		id, v, rest, ok := nextProperty(b)
+		if !ok {
+			break
+		}
+		switch id {
+		case propMessageExpiry:
+			expiry = binary.BigEndian.Uint32(v)
+		case propTopicAlias:
+		default:
+			kept = append(kept, b[:len(b)-len(rest)]...)
+		}
+		b = rest
+	}
+	return kept, expiry
+}

@@ -1,0 +1,232 @@
+package broker
+
+import (
+	"bytes"
+	"errors"
+
+	"millrace/auth"
+	"millrace/uns"
+)
+
+// The publish hook: all complete PUBLISH frames of one read are one batch. take collects, settle has them stored,
+// acknowledges in order in one write, announces, and sends the verdicts that were asked for.
+
+// topicEntry is what a connection remembers of one topic it publishes to.
+type topicEntry struct {
+	topic   string
+	name    uns.Name
+	policy  *auth.Policy // the rules that verdict was found under
+	verdict uns.Verdict  // OK, or why nothing may be published here
+	value   *uns.Topic   // once a value was stored
+	match   *match       // ordinary topics: who receives them
+}
+
+// ordinary: delivered, not stored.
+func (e *topicEntry) ordinary() bool { return e.name.Place == uns.Ordinary && e.verdict.OK() }
+
+// item is one message of the batch, in order of receipt.
+type item struct {
+	entry       *topicEntry
+	at          int // index in batch.Messages; -1: an ordinary message
+	id          uint16
+	qos         byte
+	retain      bool
+	properties  []byte
+	payload     []byte
+	response    []byte
+	correlation []byte
+}
+
+// take adds a PUBLISH to the batch; code is 0 or why the connection ends.
+func (c *conn) take(flags byte, body []byte) (code byte) {
+	p := &c.publish
+	if code = p.parse(flags, body, c.version); code != 0 {
+		return code
+	}
+	if p.qos == 2 {
+		return codeQoSNotSupported
+	}
+	policy := c.session.principal.Policy()
+	if policy == nil {
+		return codeNotAuthorized
+	}
+	e, code := c.entry(p)
+	if code != 0 {
+		return code
+	}
+	if e.policy != policy {
+		c.check(e, policy)
+	}
+	it := item{entry: e, at: -1, id: p.id, qos: p.qos}
+	if e.ordinary() {
+		it.retain, it.properties, it.payload = p.retain, p.properties, p.payload
+	} else {
+		it.at, it.response, it.correlation = len(c.batch.Messages), p.response, p.correlation
+		c.batch.Messages = append(c.batch.Messages, uns.Message{Source: c.source, Workspace: e.name.Workspace, Path: e.name.Path,
+			Topic: e.value, Payload: p.payload, Retain: p.retain, Verdict: e.verdict})
+	}
+	c.items = append(c.items, it)
+	return 0
+}
+
+// entry finds the topic of a PUBLISH: by alias, or by one look-up of its bytes.
+func (c *conn) entry(p *publish) (e *topicEntry, code byte) {
+	if p.hasAlias && (p.alias == 0 || p.alias > topicAliasMaximum) { // [MQTT-3.3.2-8] [MQTT-3.3.2-9]
+		return nil, codeAliasInvalid
+	}
+	if len(p.topic) == 0 {
+		if !p.hasAlias {
+			return nil, codeProtocol
+		}
+		if e = c.aliases[p.alias-1]; e == nil {
+			return nil, codeProtocol
+		}
+		return e, 0
+	}
+	if e = c.topics.get(p.topic); e == nil {
+		if e, code = c.meet(p.topic); code != 0 {
+			return nil, code
+		}
+	}
+	if p.hasAlias {
+		c.aliases[p.alias-1] = e
+	}
+	return e, 0
+}
+
+// meet parses a topic that is new to the connection.
+func (c *conn) meet(topic []byte) (e *topicEntry, code byte) {
+	if !validText(topic) {
+		return nil, codeMalformed
+	}
+	e = &topicEntry{topic: string(topic)}
+	e.name = c.b.o.Namespace.Parse(e.topic, c.session.principal.ID())
+	if e.name.Place == uns.Ordinary && bytes.ContainsAny(topic, "+#") { // [MQTT-3.3.2-2]
+		return nil, codeProtocol
+	}
+	c.topics.put(e)
+	return e, 0
+}
+
+// check finds whether the client may publish to the topic, under the rules in force.
+func (c *conn) check(e *topicEntry, policy *auth.Policy) {
+	e.policy, e.verdict = policy, uns.Verdict{}
+	refuse := func(r uns.Reason, detail string) { e.verdict = uns.Verdict{Reason: r, Detail: detail} }
+	n := &e.name
+	switch n.Place {
+	case uns.Value:
+		switch {
+		case n.Workspace != c.session.principal.Workspace():
+			refuse(uns.NotAuthorized, "the client belongs to another workspace than "+n.Workspace)
+		case !policy.MayPublish(auth.ScopeUNS, n.Path):
+			refuse(uns.NotAuthorized, "no grant to publish "+n.Path)
+		}
+	case uns.Ordinary:
+		if e.topic[0] == '$' || !policy.MayPublish(auth.ScopeMQTT, e.topic) {
+			refuse(uns.NotAuthorized, "no mqtt grant to publish "+e.topic)
+		}
+	case uns.ForeignInbox:
+		refuse(uns.NotAuthorized, "the inbox of another client")
+	case uns.VerdictTopic:
+		refuse(uns.NotAuthorized, "verdicts are published by the box only")
+	case uns.Reserved:
+		refuse(uns.TopicInvalid, "a first level that starts with _ or $ is reserved")
+	default:
+		refuse(uns.TopicInvalid, n.Fault)
+	}
+}
+
+// settle brings the batch to its end. false: the connection ends, and nothing of the batch was acknowledged.
+func (c *conn) settle() bool {
+	if len(c.items) == 0 {
+		return true
+	}
+	if len(c.batch.Messages) > 0 {
+		c.pending.Store(c.at.UnixNano())
+		err := c.b.in.Accept(c.ctx, &c.batch)
+		c.pending.Store(0)
+		if err != nil {
+			c.unsettled(err)
+			return false
+		}
+		took := c.b.now().Sub(c.at)
+		c.acknowledge()
+		c.counters.settled(c.batch.Messages, took)
+	} else {
+		c.acknowledge()
+	}
+	c.announce()
+	n := uint64(len(c.items))
+	c.counters.messagesIn.Add(n)
+	c.received.Add(n)
+	c.reset()
+	return true
+}
+
+// unsettled ends a connection whose batch could not be stored: no word about any of its messages.
+func (c *conn) unsettled(err error) {
+	c.reset()
+	code := byte(codeUnspecified)
+	if k := c.kick.Load(); k != 0 {
+		code = byte(k)
+	} else {
+		c.b.metrics.end(code)
+		c.b.log.Warn("values were not stored; the session ends without acknowledging them", "client", c.session.principal.ID(),
+			"mqtt_id", c.session.id, "error", err)
+	}
+	c.end = errors.Join(errEnded, err)
+	c.out.disconnect(code)
+}
+
+// acknowledge writes the acks of the batch, in order of receipt [MQTT-4.6.0-2].
+func (c *conn) acknowledge() {
+	for i := range c.items {
+		it := &c.items[i]
+		switch {
+		case it.at < 0:
+			if it.qos > 0 {
+				c.acks = appendAck(c.acks, it.id, codeSuccess, c.version)
+			}
+		default:
+			m := &c.batch.Messages[it.at]
+			if it.entry.value == nil && m.Verdict.OK() {
+				it.entry.value = m.Topic
+			}
+			if it.qos > 0 {
+				c.acks = c.appendVerdictAck(c.acks, it.id, m.Verdict)
+			}
+		}
+	}
+	if len(c.acks) > 0 {
+		c.out.acks(c.acks)
+		c.acks = c.acks[:0]
+	}
+}
+
+// announce delivers: values first through uns, then ordinary messages, then verdicts.
+func (c *conn) announce() {
+	if len(c.batch.Messages) > 0 {
+		c.b.in.Announce(&c.batch)
+	}
+	for i := range c.items {
+		it := &c.items[i]
+		if it.at < 0 {
+			c.b.deliverOrdinary(c, it)
+		} else if it.response != nil {
+			c.reply(it)
+		}
+	}
+}
+
+// reset forgets the batch. Slices of the read buffer must not outlive it.
+func (c *conn) reset() {
+	clear(c.items)
+	c.items = c.items[:0]
+	c.batch.Reset()
+	if cap(c.items) > 4096 {
+		c.items = nil
+	}
+	if cap(c.acks) > keptBuffer {
+		c.acks = nil
+	}
+}

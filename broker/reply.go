@@ -1,0 +1,68 @@
+package broker
+
+import (
+	"millrace/auth"
+	"millrace/uns"
+)
+
+// replyTopic is the response topic a connection used last. A device uses one for all its messages.
+type replyTopic struct {
+	topic     string
+	name      uns.Name
+	policy    *auth.Policy // the rules that permitted was found under
+	permitted bool
+	match     *match
+}
+
+// replyQoS is offered to subscribers of verdicts.
+const replyQoS = 1
+
+// reply publishes the verdict of a message on its response topic, when the client could read it there.
+func (c *conn) reply(it *item) {
+	r := &c.replies
+	if r.topic != string(it.response) {
+		*r = replyTopic{topic: string(it.response)}
+		r.name = c.b.o.Namespace.Parse(r.topic, c.session.principal.ID())
+	}
+	if policy := c.session.principal.Policy(); r.policy != policy {
+		r.policy = policy
+		inbox := r.name.Place == uns.Value && r.name.Client != "" // written by devices only
+		r.permitted = policy != nil && !inbox && mayReceive(c.session.principal, policy, &r.name, r.topic)
+	}
+	if !r.permitted {
+		c.session.drop(dropVerdictNotPermitted, 1)
+		return
+	}
+	if r.match == nil || r.match.generation != c.b.index.generation.Load() {
+		r.match = c.b.index.match(r.topic, &r.name)
+	}
+	var msg *message
+	for _, to := range r.match.receivers {
+		if !to.permitted(r.match) {
+			continue
+		}
+		if msg == nil {
+			msg = c.verdictMessage(it)
+		}
+		if d, ok := to.delivery(msg, replyQoS, false, nil); ok {
+			to.session.enqueue(d)
+		}
+	}
+}
+
+func (c *conn) verdictMessage(it *item) *message {
+	m := &c.batch.Messages[it.at]
+	var s *uns.Sample
+	if m.Verdict.Reason == uns.Stored {
+		s = &c.batch.Samples[m.At]
+	}
+	path := it.entry.name.Path
+	if path == "" {
+		path = it.entry.topic
+	}
+	msg := &message{topic: c.replies.topic, payload: uns.AppendVerdict(nil, path, m.Verdict, s)}
+	if it.correlation != nil {
+		msg.properties = appendText([]byte{propCorrelation}, it.correlation)
+	}
+	return msg
+}

@@ -1,0 +1,58 @@
+package broker
+
+import "time"
+
+const (
+	watchEvery   = time.Second
+	storeTimeout = 30 * time.Second // a batch may wait that long for the store
+	forceAfter   = 2 * time.Second  // an ejected connection may take that long to settle its batch
+)
+
+// watch looks after every connection once a second until stop: one goroutine instead of a timer per connection.
+func (b *Broker) watch(stop <-chan struct{}) {
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-t.C:
+			b.inspect(b.now())
+		}
+	}
+}
+
+// inspect ends what has to end: silent clients, clients that may do nothing any more, batches the store does not take,
+// and ejected connections that do not leave.
+func (b *Broker) inspect(now time.Time) {
+	ns := now.UnixNano()
+	b.listener.each(func(c *conn) {
+		if code := c.kick.Load(); code != 0 {
+			if ns-c.kickedAt.Load() > int64(forceAfter) {
+				c.force(byte(code))
+			}
+			return
+		}
+		if !c.live.Load() {
+			return
+		}
+		since := c.pending.Load()
+		switch {
+		case c.session.principal.Policy() == nil:
+			c.eject(codeNotAuthorized)
+		case since != 0:
+			if ns-since > int64(storeTimeout) {
+				c.eject(codeQuota)
+				c.force(codeQuota)
+			}
+		case c.keepAlive.Load() > 0 && ns-c.seen.Load() > c.keepAlive.Load():
+			c.eject(codeKeepAlive)
+		}
+	})
+}
+
+// force ends the connection without waiting for its reader: the store is told to give up, the client is told why.
+func (c *conn) force(code byte) {
+	c.cancel()
+	c.out.disconnect(code)
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"millrace/auth"
+	"millrace/broker"
+	"millrace/historian"
+	"millrace/historian/kv"
+	"millrace/uns"
+	"millrace/web"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// box is every part of one running Millrace, wired. Nothing below cmd may import it. Several can live in one
+// process, in folders of their own.
+type box struct {
+	config  Config
+	log     *slog.Logger
+	records *kv.Store
+	history *historian.Store
+	book    *auth.Book
+	catalog *uns.Catalog
+	broker  *broker.Broker
+	web     *web.Web
+}
+
+// openBox opens the parts in the order of the value, from the disk outwards, so that nothing is reachable
+// before what it needs has been replayed. On an error everything opened is closed again. fatal is called
+// when the disk refuses a write: nothing can be acknowledged any more and the process has to end.
+func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) {
+	b = &box{config: c, log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
+	if err := checkData(c.Data); err != nil {
+		return b, err
+	}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	if b.records, err = kv.Open(filepath.Join(c.Data, "records"), kv.Options{Log: log, Fatal: fatal}); err != nil {
+		return b, err
+	}
+	h := c.Historian
+	h.Log, h.Registry, h.Fatal = log, reg, fatal
+	if b.history, err = historian.Open(filepath.Join(c.Data, "historian"), h); err != nil {
+		return b, err
+	}
+
+	u := c.UNS
+	u.Log, u.Registry = log, reg
+	class, ok := historian.ParseClass(c.Historian.DefaultRetention)
+	if !ok {
+		return b, fmt.Errorf("historian.defaultRetention: %q is no retention class", c.Historian.DefaultRetention)
+	}
+	u.DefaultClass = class
+	names := uns.NewNamespace(u)
+	if b.catalog, err = uns.OpenCatalog(names, b.history, b.history, u); err != nil {
+		return b, err
+	}
+	ingress := uns.NewIngress(names, b.catalog, b.history, nil, u)
+
+	a := auth.DefaultOptions()
+	a.Workspaces, a.Namespace, a.Log, a.Registry = u.Workspaces, u.Namespace, log, reg
+	if b.book, err = auth.Open(b.records, a); err != nil {
+		return b, err
+	}
+
+	br := c.Broker
+	br.LiveQoS, br.Namespace, br.Log, br.Registry = u.LiveMirror.QoS, names, log, reg
+	if b.broker, err = broker.Open(br, ingress, b.book); err != nil {
+		return b, err
+	}
+	ingress.SetLive(b.broker)
+
+	b.web, err = web.Open(c.Web, web.Parts{Book: b.book, Namespace: names, Catalog: b.catalog, Ingress: ingress, History: b.history,
+		State: b.history.State, Sessions: b.sessions, Cut: b.broker.Disconnect, Socket: filepath.Join(c.Data, "admin.sock"),
+		Version: version, Started: time.Now(), Gatherer: reg, Registry: reg, Log: log, Now: time.Now})
+	return b, err
+}
+
+// checkData makes the data folder, or says why it cannot be used.
+func checkData(dir string) error {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return fmt.Errorf("data: cannot make %s: %w; name a folder that can be written with --data", dir, plain(err))
+	}
+	probe, err := os.CreateTemp(dir, ".probe-*")
+	if err != nil {
+		return fmt.Errorf("data: cannot write in %s: %w; mend its owner or mode, or name another with --data", dir, plain(err))
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// plain leaves out the path an fs error repeats.
+func plain(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+func (b *box) sessions() []web.Session {
+	list := b.broker.Sessions()
+	out := make([]web.Session, len(list))
+	for i, s := range list {
+		out[i] = web.Session{MQTTID: s.MQTTID, Client: s.Client, Remote: s.Remote, Version: s.Version, Since: s.Since,
+			Received: s.Received, Sent: s.Sent, Queued: s.Queued, Dropped: s.Dropped}
+	}
+	return out
+}
+
+// serve runs until ctx ends or a part fails, then stops in the value's order: the broker settles what it has
+// read and takes no more, web finishes its calls, then the stores are flushed and closed.
+func (b *box) serve(ctx context.Context, ready func()) error {
+	// stopping is ordered below, so the parts must not see the end of ctx themselves
+	lasting := context.WithoutCancel(ctx)
+	brokerCtx, stopBroker := context.WithCancel(lasting)
+	defer stopBroker()
+	webCtx, stopWeb := context.WithCancel(lasting)
+	defer stopWeb()
+
+	var wg sync.WaitGroup
+	var brokerErr, webErr error
+	failed := make(chan struct{}, 2)
+	brokerDone := make(chan struct{})
+	wg.Go(func() {
+		defer close(brokerDone)
+		brokerErr = b.broker.Serve(brokerCtx)
+		failed <- struct{}{}
+	})
+	wg.Go(func() {
+		webErr = b.web.Serve(webCtx)
+		failed <- struct{}{}
+	})
+	b.web.SetReady(true)
+	ready()
+
+	select {
+	case <-ctx.Done():
+	case <-failed:
+	}
+	b.log.Info("stopping")
+	b.web.SetReady(false)
+	stopBroker()
+	<-brokerDone
+	stopWeb()
+	wg.Wait()
+	return errors.Join(brokerErr, webErr, b.close())
+}
+
+// close closes what is open, in the value's order. Safe after a failed open and more than once.
+func (b *box) close() error {
+	var faults []error
+	if b.broker != nil {
+		faults = append(faults, b.broker.Close())
+	}
+	if b.web != nil {
+		faults = append(faults, b.web.Close())
+	}
+	if b.book != nil {
+		faults = append(faults, b.book.Close())
+	}
+	if b.history != nil {
+		faults = append(faults, b.history.Close())
+	}
+	if b.records != nil {
+		faults = append(faults, b.records.Close())
+	}
+	b.broker, b.web, b.book, b.history, b.records = nil, nil, nil, nil, nil
+	return errors.Join(faults...)
+}

@@ -1,0 +1,57 @@
+package main
+
+// keyWhy is the one line that config.yaml carries for each key. A test holds config.yaml to this table and
+// to the defaults of the parts, and this table to the keys that exist.
+var keyWhy = []struct{ path, why string }{
+	{"data", "everything the box writes lies below this folder"},
+	{"log.level", "debug, info, warn or error; logs go to stderr"},
+	{"log.format", "text for people, json for collectors"},
+	{"broker.address", "plain MQTT over TCP; host:port, an empty host is every interface"},
+	{"broker.limits.maxClients", "connections at once; one more is closed before its CONNECT is read"},
+	{"broker.limits.receiveMaximum", "unacknowledged publishes a client may have open, announced to MQTT 5 clients"},
+	{"broker.limits.maxPacketSize", "a larger packet ends its session (0x95); 64KiB before sign-in"},
+	{"broker.limits.connectTimeout", "a socket that has not sent a whole CONNECT by then is closed"},
+	{"broker.limits.maxSubscriberQueue", "messages waiting for one subscriber; full: the oldest is dropped and counted"},
+	{"broker.limits.maxSubscriberQueueBytes", "the same bound in bytes of payload"},
+	{"historian.pebble.syncWrites", "true: an acknowledgement means fsynced; false: a power cut may lose the last 100 ms"},
+	{"historian.pebble.commitWindow", "how long a group may fill before it is written; auto: up to 5ms with fsync, 1ms without"},
+	{"historian.maxLogBytes", "how far the trigger follower may fall behind before its oldest entries are shed"},
+	{"historian.defaultRetention", "history kept for new topics: 1d 7d 14d 32d 90d 366d 1830d forever"},
+	{"historian.minFreeSpace", "below it devices are not read and nothing is acknowledged until space is back"},
+	{"uns.namespace", "first level of every stored topic"},
+	{"uns.workspaces", "second level; the first listed is the default workspace"},
+	{"uns.ingress.perClientRatePerSec", "values a second of one client, burst of one second; above: rate_limited; 0 = off"},
+	{"uns.ingress.perWorkspaceRatePerSec", "the same for a whole workspace; 0 = off, since connections carry their own back-pressure"},
+	{"uns.ingress.maxTopics", "topics of one workspace; above: topic_limit"},
+	{"uns.ingress.maxValueSize", "largest payload of one value; above: payload_too_large"},
+	{"uns.maxFuture", "device timestamps further ahead are refused: timestamp_future"},
+	{"uns.lateWindow", "how late a device timestamp may be: retention (of its topic) or a duration"},
+	{"uns.liveMirror.qos", "QoS at which stored values are published again, 0 or 1"},
+	{"web.address", "REST, status page and /metrics; host:port"},
+	{"web.ui", "serve the pages at /"},
+	{"web.metrics", "serve /metrics: open on loopback, elsewhere with a token"},
+}
+
+// keyLater are keys of the reference configuration whose parts this version does not have. They are refused
+// by name, so that nobody believes a setting that does nothing.
+var keyLater = []struct{ prefix, with string }{
+	{"broker.tls.", "TLS listeners"},
+	{"broker.websocket", "MQTT over WebSocket"},
+	{"broker.limits.maxSessionExpiry", "persistent sessions"},
+	{"broker.limits.connectRatePerSec", "connection-rate limits"},
+	{"broker.limits.flappingLimit", "connection-rate limits"},
+	{"broker.limits.signInFailures", "connection-rate limits"},
+	{"broker.profile", "the conformance profile"},
+	{"pipeline.", "pipelines"},
+	{"auth.token.", "access tokens"},
+	{"web.tls.", "HTTPS"},
+}
+
+func laterWith(path string) (string, bool) {
+	for _, k := range keyLater {
+		if path == k.prefix || (k.prefix[len(k.prefix)-1] == '.' && len(path) > len(k.prefix) && path[:len(k.prefix)] == k.prefix) {
+			return k.with, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// remote is a running box seen through its REST interface.
+type remote struct {
+	http  *http.Client
+	root  string // up to and including /api/v1
+	token string
+	where string // for error texts
+}
+
+// connect finds the box: --url, else the admin socket of the data folder.
+func (g *globals) connect(con console) (*remote, error) {
+	if g.URL != "" {
+		u, err := url.Parse(g.URL)
+		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			return nil, usageError{fmt.Sprintf("--url %q is not an address like http://127.0.0.1:8080", g.URL)}
+		}
+		return &remote{http: &http.Client{}, root: strings.TrimRight(g.URL, "/") + "/api/v1", token: g.Token, where: g.URL}, nil
+	}
+	c, err := loadConfig(g.Config, con.env, g.flags())
+	if err != nil {
+		return nil, err
+	}
+	socket := filepath.Join(c.Data, "admin.sock")
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}
+	return &remote{http: &http.Client{Transport: &http.Transport{DialContext: dial}}, root: "http://box/api/v1", where: socket}, nil
+}
+
+// problem is an answer of application/problem+json (RFC 9457).
+type problem struct {
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Code   string `json:"code"`
+	Detail string `json:"detail"`
+	Field  string `json:"field"`
+	Remedy string `json:"remedy"`
+}
+
+func (p *problem) Error() string {
+	text := p.Detail
+	if text == "" {
+		text = p.Title
+	}
+	if p.Field != "" && !strings.Contains(text, p.Field) {
+		text = p.Field + ": " + text
+	}
+	if p.Remedy != "" {
+		text += "; " + p.Remedy
+	}
+	return text
+}
+
+// send makes one call and hands back the answer's body, which the caller closes. A problem comes as *problem.
+func (r *remote) send(ctx context.Context, method, path string, query url.Values, kind string, body io.Reader) (*http.Response, error) {
+	target := r.root + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, body)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", kind)
+	}
+	if r.token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	res, err := r.http.Do(req)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) && op.Op == "dial" {
+			if errors.Is(err, os.ErrPermission) {
+				return nil, fmt.Errorf("no permission to open %s: run as the user that runs the box, or use --url and --token", r.where)
+			}
+			return nil, fmt.Errorf("no box is running at %s: start one with `millrace serve`, or name it with --data or --url", r.where)
+		}
+		return nil, err
+	}
+	if res.StatusCode < 300 {
+		return res, nil
+	}
+	defer res.Body.Close()
+	p := &problem{Status: res.StatusCode, Title: res.Status}
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	if json.Unmarshal(text, p) != nil || p.Detail == "" {
+		p.Detail = strings.TrimSpace(string(text))
+	}
+	return nil, p
+}
+
+// call sends in as JSON (nil: no body) and decodes the answer into out (nil: dropped).
+func (r *remote) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	ctx, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(text)
+	}
+	kind := "application/json"
+	if method == http.MethodPatch {
+		kind = "application/merge-patch+json"
+	}
+	res, err := r.send(ctx, method, path, query, kind, body)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if out == nil {
+		_, err = io.Copy(io.Discard, res.Body)
+		return err
+	}
+	if err := json.NewDecoder(res.Body).Decode(out); err != nil {
+		return fmt.Errorf("%s %s: the answer is not what was expected: %w", method, path, err)
+	}
+	return nil
+}

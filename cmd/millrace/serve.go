@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+)
+
+type serveCommand struct {
+	Demo bool `help:"Also run a simulated plant: three lines of machines that publish over real MQTT connections."`
+}
+
+func (c serveCommand) Run(ctx context.Context, con console, g *globals) error {
+	cfg, err := loadConfig(g.Config, con.env, g.flags())
+	if err != nil {
+		return err
+	}
+	held := &heldLog{to: con.err}
+	log := newLog(cfg, held)
+	limitMemory(log)
+
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	// A store that cannot write any more must not be closed in order: that would wait for the very disk.
+	fatal := func(err error) {
+		held.release()
+		log.Error("the disk refused a write; ending so that nothing more is acknowledged", "error", err)
+		os.Exit(exitFailed)
+	}
+	b, err := openBox(cfg, log, fatal)
+	if err != nil {
+		if cfg.Log.Level == "debug" {
+			held.release()
+		}
+		return oneLine(err)
+	}
+	held.release()
+	var plant *demo
+	if c.Demo {
+		if plant, err = openDemo(b.book, b.broker.Addr(), log.With("part", "demo")); err != nil {
+			return errors.Join(err, b.close())
+		}
+	}
+	done := make(chan error, 1)
+	plantCtx, stopPlant := context.WithCancel(ctx)
+	defer stopPlant()
+	err = b.serve(ctx, func() {
+		fmt.Fprintf(con.out, "listening mqtt tcp://%s\n", dialable(b.broker.Addr()))
+		fmt.Fprintf(con.out, "listening web http://%s\n", dialable(b.web.Addr()))
+		fmt.Fprintln(con.out, "ready")
+		if plant != nil {
+			plant.tell(con.out, dialable(b.broker.Addr()), dialable(b.web.Addr()), cfg.Data)
+			go func() { done <- plant.run(plantCtx) }()
+		} else {
+			done <- nil
+		}
+	})
+	stopPlant()
+	return errors.Join(err, <-done)
+}
+
+// heldLog keeps what is logged while the box opens, so that a box that cannot start says why in one line and
+// nothing else. It is bounded: past the bound it lets go.
+type heldLog struct {
+	mu   sync.Mutex
+	to   io.Writer
+	held []byte
+	free bool
+}
+
+const heldLogBytes = 64 << 10
+
+func (h *heldLog) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.free {
+		return h.to.Write(p)
+	}
+	h.held = append(h.held, p...)
+	if len(h.held) > heldLogBytes {
+		h.letGo()
+	}
+	return len(p), nil
+}
+
+func (h *heldLog) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.letGo()
+}
+
+func (h *heldLog) letGo() {
+	if !h.free && len(h.held) > 0 {
+		_, _ = h.to.Write(h.held) // a log that cannot be written has nowhere to say so
+	}
+	h.free, h.held = true, nil
+}
+
+// oneLine folds joined errors into the one line that a supervisor's log shows.
+func oneLine(err error) error {
+	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+// dialable gives the address of a listener on every interface as one that can be dialled from here.
+func dialable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+func newLog(c Config, to io.Writer) *slog.Logger {
+	var level slog.Level
+	// validated already; a bad level stays info
+	_ = level.UnmarshalText([]byte(c.Log.Level))
+	o := &slog.HandlerOptions{Level: level}
+	if c.Log.Format == "json" {
+		return slog.New(slog.NewJSONHandler(to, o))
+	}
+	return slog.New(slog.NewTextHandler(to, o))
+}
+
+// limitMemory keeps Go's heap below 85 % of the container's limit, unless GOMEMLIMIT says otherwise.
+func limitMemory(log *slog.Logger) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	limit, err := memlimit.FromCgroup()
+	if err != nil || limit == 0 || limit > 1<<60 {
+		return // no container, no limit
+	}
+	debug.SetMemoryLimit(int64(limit / 100 * 85))
+	log.Info("memory limit", "container", limit, "go", limit/100*85)
+}

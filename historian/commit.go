@@ -1,0 +1,219 @@
+package historian
+
+import (
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// syncEvery is how long a commit without fsync stays unsynced. With an fsync of up to 50 ms on top it keeps
+// the promise of 100 ms.
+const syncEvery = 40 * time.Millisecond
+
+// committer turns groups into commits, one at a time, so that the order of commits is that of sequences.
+type committer struct {
+	s      *Store
+	batch  *pebble.Batch
+	key    []byte
+	value  []byte
+	linger *linger
+}
+
+// commitLoop ends when the groups are closed and all of them are committed.
+func (s *Store) commitLoop() {
+	c := &committer{s: s, batch: s.db.NewBatchWithSize(2 * fullBytes), linger: newLinger(&s.o.Pebble)}
+	defer c.batch.Close()
+	for range s.group.wake {
+		c.linger.wait(&s.group)
+		c.next()
+	}
+	c.next() // what joined before the close
+}
+
+// next commits what is open.
+func (c *committer) next() {
+	g := c.s.group.take()
+	if g == nil {
+		return
+	}
+	c.linger.measure(g.rec.count(), time.Now())
+	err := c.commit(g)
+	if err == nil {
+		c.s.apply(g)
+	}
+	// Callers that joined during the commit were not part of the set that fell silent.
+	if c.linger.quorum != 0 && c.s.group.callers() > 0 {
+		c.linger.forget(&c.s.group)
+	}
+	c.s.group.release(g, err)
+}
+
+// commit writes a group as one batch.
+func (c *committer) commit(g *group) error {
+	s := c.s
+	if err := s.report.failure(); err != nil {
+		return err
+	}
+	if err := c.fill(g); err != nil {
+		return err
+	}
+	if c.batch.Empty() {
+		c.batch.Reset()
+		return nil
+	}
+	how := pebble.NoSync
+	if s.o.Pebble.SyncWrites {
+		how = pebble.Sync
+	}
+	start := time.Now()
+	s.stall.commitBegins(start)
+	err := c.batch.Commit(how)
+	took := time.Since(start)
+	s.stall.commitEnds(s, start, took)
+	s.m.writeSeconds.Observe(took.Seconds())
+	c.batch.Reset()
+	if err != nil {
+		s.report.fail(err)
+	}
+	// Pebble may have met the failure in the background, or reported it and returned nil.
+	if err := s.report.failure(); err != nil {
+		return err
+	}
+	s.noteCommit(g)
+	return nil
+}
+
+// fill builds the batch: new series first, so that a reader of the log knows every series it meets.
+func (c *committer) fill(g *group) error {
+	b := c.batch
+	for i := range g.series {
+		w := &g.series[i]
+		c.key = appendSeriesKey(c.key[:0], w.id)
+		c.value = w.row.append(c.value[:0])
+		if err := b.Set(c.key, c.value, nil); err != nil {
+			return err
+		}
+		if w.born {
+			c.value = append(c.value[:0], c.key[1:]...)
+			c.key = appendNameKey(c.key[:0], string(w.row.name))
+			if err := b.Set(c.key, c.value, nil); err != nil {
+				return err
+			}
+		}
+	}
+	if g.rec.count() > 0 {
+		c.key = appendLogKey(c.key[:0], g.firstSeq)
+		if err := b.Set(c.key, g.rec.bytes(), nil); err != nil {
+			return err
+		}
+	}
+	for i := range g.entries {
+		for _, row := range g.entries[i].rows {
+			c.key = append(append(c.key[:0], spaceRow), row.Key...)
+			var err error
+			if row.Value == nil {
+				err = b.Delete(c.key, nil)
+			} else {
+				err = b.Set(c.key, row.Value, nil)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// noteCommit publishes how far the log goes.
+func (s *Store) noteCommit(g *group) {
+	s.m.groups.Inc()
+	if n := g.rec.count(); n > 0 {
+		s.m.groupValues.Observe(float64(n))
+		s.m.values.Add(float64(n))
+		s.lastSeq.Store(g.lastSeq)
+		s.logBytes.Add(int64(g.rec.len()))
+		s.logValues.Add(int64(n))
+	}
+	if s.o.Pebble.SyncWrites {
+		s.syncedSeq.Store(s.lastSeq.Load())
+		return
+	}
+	if s.unsynced.CompareAndSwap(0, time.Now().UnixNano()) {
+		signal(s.wakeSync)
+	}
+}
+
+// apply puts a committed group into the heads, straight from the slices of the callers, which still wait.
+func (s *Store) apply(g *group) {
+	s.applyMu.Lock()
+	for i := range g.series {
+		w := &g.series[i]
+		if w.born {
+			s.heads.bear(w.id, w.row.class, w.row.classes, 0)
+		} else {
+			s.heads.setClass(w.id, w.row.class)
+		}
+	}
+	late := 0
+	for i := range g.entries {
+		samples := g.entries[i].samples
+		for j := range samples {
+			if isLate, _ := s.heads.apply(&samples[j]); isLate {
+				late++
+			}
+		}
+	}
+	if g.lastSeq != 0 {
+		s.applied = g.lastSeq
+	}
+	s.applyMu.Unlock()
+	if late > 0 {
+		s.m.late.Add(float64(late))
+	}
+	for i := range g.series {
+		if g.series[i].born {
+			s.seriesCount.Add(1)
+		}
+	}
+	if s.logBytes.Load() >= s.o.Checkpoint.LogBytes || s.logValues.Load() >= s.o.Checkpoint.Values {
+		signal(s.wakeCheckpoint)
+	}
+}
+
+// syncLoop bounds how long a commit without fsync may be lost to a power cut.
+func (s *Store) syncLoop() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-s.wakeSync:
+		}
+		timer.Reset(syncEvery)
+		select {
+		case <-s.stop:
+			return
+		case <-timer.C:
+		}
+		s.syncLog()
+	}
+}
+
+// syncLog fsyncs everything committed before it began.
+func (s *Store) syncLog() {
+	// In this order: what is committed after unsynced is cleared marks it anew.
+	s.unsynced.Store(0)
+	seq := s.lastSeq.Load()
+	start := time.Now()
+	err := s.db.LogData(nil, pebble.Sync)
+	if took := time.Since(start); took > slowFsync {
+		s.stall.slow(s, start, took)
+	}
+	if err != nil {
+		s.report.fail(err)
+	}
+	if s.report.failure() == nil {
+		s.syncedSeq.Store(max(s.syncedSeq.Load(), seq))
+	}
+}

@@ -1,0 +1,237 @@
+package historian
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// load brings an opened directory back to where it was: format, series, head rows, and the log behind the
+// fence. It writes what a stop may have cut off.
+func (s *Store) load() error {
+	start := time.Now()
+	clean, err := s.loadMeta()
+	if err != nil {
+		return err
+	}
+	if err := s.sweepBuild(); err != nil {
+		return err
+	}
+	if err := s.loadFence(); err != nil {
+		return err
+	}
+	if err := s.loadSeries(); err != nil {
+		return err
+	}
+	if err := s.loadHeads(); err != nil {
+		return err
+	}
+	if err := s.replay(); err != nil {
+		return err
+	}
+	s.log.Info("open", "dir", s.dir, "clean", clean, "series", s.seriesCount.Load(),
+		"replayed", s.logValues.Load(), "sequence", s.applied, "took", time.Since(start))
+	return nil
+}
+
+// loadMeta checks the format and takes the clean mark away.
+func (s *Store) loadMeta() (clean bool, err error) {
+	version := uint64(0)
+	err = s.scanDB([]byte{spaceMeta}, func(key, value []byte) (bool, error) {
+		switch string(key) {
+		case metaFormat:
+			version, _ = binary.Uvarint(value)
+		case metaClean:
+			clean = true
+		}
+		return true, nil
+	})
+	if err != nil {
+		return false, s.claim.Explain(err)
+	}
+	if err := s.claim.CheckVersion(int(version)); err != nil {
+		return false, err
+	}
+	b := s.db.NewBatch()
+	defer b.Close()
+	if version != formatVersion {
+		err = b.Set([]byte(metaFormat), binary.AppendUvarint(nil, formatVersion), nil)
+	}
+	if clean {
+		err = errors.Join(err, b.Delete([]byte(metaClean), nil))
+	}
+	if err == nil && !b.Empty() {
+		err = b.Commit(pebble.Sync)
+	}
+	if err = errors.Join(err, s.report.failure()); err != nil {
+		return false, s.claim.Explain(err)
+	}
+	return clean, nil
+}
+
+// loadFence reads the last checkpoint and does again what follows from it.
+func (s *Store) loadFence() error {
+	v, closer, err := s.db.Get(appendHeadKey(nil, fenceSeries))
+	if err == nil {
+		s.fence, err = readFence(v)
+		err = errors.Join(err, closer.Close())
+	}
+	if err != nil && !errors.Is(err, pebble.ErrNotFound) {
+		return s.damaged(err)
+	}
+	err = s.scanDB([]byte(metaSpan), func(key, value []byte) (bool, error) {
+		sp, err := readSpan(key, value)
+		s.list.spans = append(s.list.spans, sp)
+		return true, err
+	})
+	if err != nil {
+		return s.damaged(err)
+	}
+	s.list.add(s.fence.spans...)
+	s.list.sort()
+	if s.fence.ckpt == 0 {
+		return nil
+	}
+	stale, err := s.any(appendLogKey(nil, 0), appendLogKey(nil, s.fence.seq+1))
+	if err != nil {
+		return s.damaged(err)
+	}
+	if stale {
+		if err := s.finishCheckpoint(); err != nil {
+			return s.claim.Explain(err)
+		}
+	}
+	s.merged, err = s.any([]byte{spaceMerged}, []byte{spaceMerged + 1})
+	if err != nil {
+		return s.damaged(err)
+	}
+	return nil
+}
+
+// any says whether there is a key with from <= key < to.
+func (s *Store) any(from, to []byte) (bool, error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return false, err
+	}
+	found := it.First()
+	return found, it.Close()
+}
+
+func (s *Store) loadSeries() error {
+	s.group.next = 1
+	s.group.stamps = []int64{0}
+	err := s.scanDB([]byte{spaceSeries}, func(key, value []byte) (bool, error) {
+		id, ok := idKey(key)
+		row, err := readSeriesRow(value)
+		if err != nil || !ok || id == 0 || id > maxSeries {
+			return false, fmt.Errorf("series %d: %w", id, errors.Join(err, errCorrupt))
+		}
+		s.heads.bear(id, row.class, row.classes, s.fence.ckpt)
+		s.group.next = id + 1
+		s.seriesCount.Add(1)
+		return true, nil
+	})
+	if err != nil {
+		return s.damaged(err)
+	}
+	s.group.stamps = make([]int64, s.group.next)
+	return nil
+}
+
+func (s *Store) loadHeads() error {
+	var row headRow
+	err := s.scanDB([]byte{spaceHead}, func(key, value []byte) (bool, error) {
+		id, ok := idKey(key)
+		if !ok {
+			return false, errCorrupt
+		}
+		if id == fenceSeries {
+			return false, nil
+		}
+		if err := row.read(value, id); err != nil {
+			return false, err
+		}
+		if !s.heads.restore(id, &row) {
+			return false, fmt.Errorf("head row of series %d, which has no row: %w", id, errCorrupt)
+		}
+		s.group.stamps[id] = row.stamp
+		return true, nil
+	})
+	if err != nil {
+		return s.damaged(err)
+	}
+	return nil
+}
+
+// restore fills a head from its row.
+func (h *heads) restore(id Series, row *headRow) bool {
+	sh := h.shard(id)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	hd := sh.at(id)
+	if hd == nil {
+		return false
+	}
+	for i := range row.carried {
+		hd.open.add(&row.carried[i])
+	}
+	hd.hasLast = row.hasLast
+	if hd.hasLast {
+		hd.last = row.last
+		hd.last.Value = hd.last.Value.Clone()
+	}
+	hd.stamp, hd.scale = row.stamp, row.scale
+	return true
+}
+
+// replay applies the samples behind the fence.
+func (s *Store) replay() error {
+	s.applied = s.fence.seq
+	it, err := s.db.NewIter(&pebble.IterOptions{
+		LowerBound: appendLogKey(nil, s.fence.seq+1), UpperBound: []byte{spaceLog + 1},
+	})
+	if err != nil {
+		return s.damaged(err)
+	}
+	apply := func(sample *Sample) error {
+		if _, ok := s.heads.apply(sample); !ok {
+			return fmt.Errorf("a sample of series %d, which has no row: %w", sample.Series, errCorrupt)
+		}
+		if !sample.Stamped {
+			s.group.stamps[sample.Series] = sample.Time
+		}
+		s.applied = sample.Seq
+		s.logValues.Add(1)
+		return nil
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		first, isLog := logKeySeq(it.Key())
+		switch {
+		case err != nil:
+		case !isLog || first <= s.applied:
+			err = fmt.Errorf("log key %x behind sequence %d: %w", it.Key(), s.applied, errCorrupt)
+		default:
+			err = readRecord(value, first, apply)
+		}
+		if err != nil {
+			return s.damaged(errors.Join(err, it.Close()))
+		}
+		s.logBytes.Add(int64(len(value)))
+	}
+	if err := it.Close(); err != nil {
+		return s.damaged(err)
+	}
+	s.group.seq = s.applied
+	s.lastSeq.Store(s.applied)
+	s.syncedSeq.Store(s.applied)
+	return nil
+}
+
+func (s *Store) damaged(err error) error {
+	return fmt.Errorf("historian: what %s holds cannot be read (%w): restore a backup", s.dir, err)
+}

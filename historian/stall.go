@@ -1,0 +1,207 @@
+package historian
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// slowFsync is a commit worth telling of.
+	slowFsync = 50 * time.Millisecond
+	// slowShown is how long one stays visible in State.
+	slowShown = 10 * time.Second
+	// hungFsync is a commit that gates appends: the disk hangs, and callers had better keep their values.
+	hungFsync = time.Second
+	// watchEvery is the pace of the watch.
+	watchEvery = 250 * time.Millisecond
+)
+
+// The words of State.Why.
+const (
+	whyDiskLow = "disk_low"
+	whyFsync   = "fsync"
+)
+
+// stall knows whether the store takes values. The watch and the committer change it; appends look at gate.
+type stall struct {
+	gate        atomic.Pointer[gate] // nil when values are taken
+	commitStart atomic.Int64         // unix ns of the commit under way; 0 when there is none
+	free        atomic.Uint64
+	writeNanos  atomic.Int64 // spent in stalls that are over
+
+	mu        sync.Mutex
+	disk      bool
+	hung      bool
+	diskSince time.Time
+	slowSince time.Time // begin of the last slow commit
+	slowUntil time.Time // until when State shows it
+}
+
+// gate holds appends back until open is closed.
+type gate struct{ open chan struct{} }
+
+// pass waits while the store is stalled. Append calls it before anything is in a group.
+func (st *stall) pass(ctx context.Context, s *Store) error {
+	for {
+		g := st.gate.Load()
+		if g == nil {
+			return nil
+		}
+		select {
+		case <-g.open:
+		case <-ctx.Done():
+			return fmt.Errorf("%w (%s): %w", ErrStalled, st.state().Why, ctx.Err())
+		case <-s.group.closing:
+			return ErrClosed
+		case <-s.report.dead:
+			return s.report.failure()
+		}
+	}
+}
+
+// regate opens or shuts the gate after a change. The lock is held.
+func (st *stall) regate() {
+	g := st.gate.Load()
+	switch stalled := st.disk || st.hung; {
+	case stalled && g == nil:
+		st.gate.Store(&gate{open: make(chan struct{})})
+	case !stalled && g != nil:
+		st.gate.Store(nil)
+		close(g.open)
+	}
+}
+
+func (st *stall) commitBegins(start time.Time) { st.commitStart.Store(start.UnixNano()) }
+
+func (st *stall) commitEnds(s *Store, start time.Time, took time.Duration) {
+	st.commitStart.Store(0)
+	if took > slowFsync {
+		st.slow(s, start, took)
+	}
+}
+
+// slow notes an fsync that took long and ends the gating if it had come to that.
+func (st *stall) slow(s *Store, start time.Time, took time.Duration) {
+	st.writeNanos.Add(int64(took))
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if start.After(st.slowUntil) {
+		s.log.Warn("an fsync was slow; every acknowledgement waits for it", "dir", s.dir, "took", took)
+		st.slowSince = start
+	}
+	st.slowUntil = start.Add(took + slowShown)
+	st.hung = false
+	st.regate()
+}
+
+// seconds is the time spent in stalls so far, the one under way included.
+func (st *stall) seconds() float64 {
+	total := st.writeNanos.Load()
+	if start := st.commitStart.Load(); start != 0 {
+		if age := time.Now().UnixNano() - start; age > int64(slowFsync) {
+			total += age
+		}
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.disk {
+		total += int64(time.Since(st.diskSince))
+	}
+	return time.Duration(total).Seconds()
+}
+
+func (st *stall) state() State {
+	now := time.Now()
+	start := st.commitStart.Load()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	out := State{Stalled: st.disk || st.hung, FreeBytes: st.free.Load()}
+	switch {
+	case st.disk:
+		out.Why, out.Since = whyDiskLow, st.diskSince
+	case start != 0 && now.UnixNano()-start > int64(slowFsync):
+		out.Why, out.Since = whyFsync, time.Unix(0, start)
+	case now.Before(st.slowUntil):
+		out.Why, out.Since = whyFsync, st.slowSince
+	}
+	return out
+}
+
+// watchLoop looks after what no append would notice in time.
+func (s *Store) watchLoop() {
+	tick := s.o.Tick
+	if tick == nil {
+		t := time.NewTicker(watchEvery)
+		defer t.Stop()
+		tick = t.C
+	}
+	for n := 1; ; n++ {
+		select {
+		case <-s.stop:
+			return
+		case <-tick:
+		}
+		s.watchSpace()
+		s.watchCommit()
+		s.watchAge()
+		if n%4 == 0 {
+			s.measureDisk()
+		}
+	}
+}
+
+// watchSpace stalls the store before the disk is full: Pebble cannot go on after a write that finds no room.
+// It resumes with a tenth more, so that it does not flutter.
+func (s *Store) watchSpace() {
+	free, err := s.o.Free(s.dir)
+	if err != nil {
+		return // the file system cannot tell; nothing to hold back for
+	}
+	st := &s.stall
+	st.free.Store(free)
+	low := uint64(s.o.MinFreeSpace)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	switch {
+	case !st.disk && free < low:
+		st.disk, st.diskSince = true, time.Now()
+		s.log.Warn("the disk is low; no value is taken until there is room again", "dir", s.dir, "free", free, "wanted", low)
+	case st.disk && free >= low+low/10:
+		st.disk = false
+		st.writeNanos.Add(int64(time.Since(st.diskSince)))
+		s.log.Info("the disk has room again", "dir", s.dir, "free", free)
+	}
+	st.regate()
+}
+
+// watchCommit stalls the store while an fsync hangs.
+func (s *Store) watchCommit() {
+	st := &s.stall
+	start := st.commitStart.Load()
+	if start == 0 || time.Now().UnixNano()-start < int64(hungFsync) {
+		return
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	// Looked at again under the lock: a commit that has just ended must not leave the gate shut.
+	if st.commitStart.Load() == start && !st.hung {
+		st.hung = true
+		s.log.Error("an fsync hangs; no value is taken until it returns", "dir", s.dir)
+		st.regate()
+	}
+}
+
+// watchAge asks for a checkpoint when the last one is long ago.
+func (s *Store) watchAge() {
+	if !s.ckptMu.TryLock() {
+		return // one is running
+	}
+	due := s.o.Now().Sub(s.lastCkpt) >= s.o.Checkpoint.Every && s.lastSeq.Load() > s.fence.seq
+	s.ckptMu.Unlock()
+	if due {
+		signal(s.wakeCheckpoint)
+	}
+}

@@ -1,0 +1,64 @@
+package uns
+
+import "millrace/historian"
+
+// Message is one publish on its way in.
+type Message struct {
+	// Source is who sends; nil is the box itself, which no rate holds back.
+	Source    *Source
+	Workspace string
+	// Path is the path as Namespace.Parse gave it. Accept copies what it keeps.
+	Path string
+	// Topic may be cached by the caller; nil = look up or create by Workspace, Path.
+	Topic *Topic
+	// Payload is the caller's; Accept reads it until it returns and keeps nothing of it.
+	Payload []byte
+	Retain  bool
+	// Enveloped says that the payload was built by the box and is to be read as JSON even on a topic that takes text or
+	// bytes as they are (REST publish, pipelines). On a bytes topic the value is base64 text.
+	Enveloped bool
+	// Verdict may be set to a refusal by the caller (not_authorized, topic_invalid …): then Accept only counts it.
+	Verdict Verdict
+	// At is filled by Accept: the index of the sample in Batch.Samples, -1 if nothing was stored. Topic is filled, too.
+	At int
+}
+
+// Batch is reused by its owner: Reset, then append to Messages. No allocation in steady state. Not for concurrent use.
+type Batch struct {
+	Messages []Message
+	// Samples is filled by Accept; Messages[i].At indexes it. Valid until Reset or the next Accept.
+	Samples []historian.Sample
+	// Rows go into the same commit as the samples, set by the caller.
+	Rows []historian.Row
+
+	arena []byte
+	units []unitClaim
+}
+
+// unitClaim is a unit that a stored payload named for a topic without one.
+type unitClaim struct {
+	topic *Topic
+	unit  []byte
+}
+
+// maxArena is what a batch may keep for the next one; a rare large payload must not be held for ever.
+const maxArena = 1 << 20
+
+// Reset empties the batch and keeps its memory.
+func (b *Batch) Reset() {
+	clear(b.Messages) // no topic, source or payload outlives its batch
+	b.Messages = b.Messages[:0]
+	clear(b.Rows)
+	b.Rows = b.Rows[:0]
+	b.begin()
+}
+
+// begin drops what an earlier Accept left.
+func (b *Batch) begin() {
+	b.Samples = b.Samples[:0]
+	b.units = b.units[:0]
+	if cap(b.arena) > maxArena {
+		b.arena = nil
+	}
+	b.arena = b.arena[:0]
+}

@@ -1,0 +1,66 @@
+package uns
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are plain counters that Accept adds to once per batch; the registry reads them at scrape.
+type metrics struct {
+	counts    [reasons]atomic.Uint64
+	soft      atomic.Uint64
+	twice     atomic.Uint64
+	unitFails atomic.Uint64
+}
+
+func newMetrics(reg prometheus.Registerer, c *Catalog) *metrics {
+	if reg == nil {
+		reg = prometheus.NewRegistry()
+	}
+	m := &metrics{}
+	counter := func(name, help string, labels prometheus.Labels, n *atomic.Uint64) {
+		reg.MustRegister(prometheus.NewCounterFunc(
+			prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels},
+			func() float64 { return float64(n.Load()) }))
+	}
+	counter("millrace_uns_ingress_accepted_total", "Values stored.", nil, &m.counts[Stored])
+	counter("millrace_uns_ingress_cleared_total", "Empty retained payloads, which clear the retained value.", nil, &m.counts[Cleared])
+	for r := Cleared + 1; r < reasons; r++ {
+		counter("millrace_uns_ingress_rejected_total", "Values refused, by the reason of their verdict.",
+			prometheus.Labels{"reason": r.String()}, &m.counts[r])
+	}
+	counter("millrace_uns_ingress_soft_violations_total", "Values stored with quality uncertain because they left the range or list of a soft schema.", nil, &m.soft)
+	counter("millrace_uns_ingress_ambiguous_timestamps_total", "Values stored with quality uncertain because their local time happened twice that day.", nil, &m.twice)
+	counter("millrace_uns_ingress_unit_failures_total", "Units named by payloads that could not be kept for their topic.", nil, &m.unitFails)
+	reg.MustRegister(prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{Name: "millrace_uns_topics", Help: "Topics in the catalog, all workspaces."},
+		func() float64 {
+			n := 0
+			for w := range c.spaces {
+				n += c.Len(w)
+			}
+			return float64(n)
+		}))
+	return m
+}
+
+// tally counts within one batch.
+type tally struct {
+	counts      [reasons]uint64
+	soft, twice uint64
+}
+
+func (m *metrics) add(t *tally) {
+	for r, n := range t.counts {
+		if n > 0 {
+			m.counts[r].Add(n)
+		}
+	}
+	if t.soft > 0 {
+		m.soft.Add(t.soft)
+	}
+	if t.twice > 0 {
+		m.twice.Add(t.twice)
+	}
+}

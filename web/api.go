@@ -1,0 +1,163 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+)
+
+const (
+	apiRoot = "/api/v1"
+	ruleKey = "rule"
+	// bodyTime is how long a request body may take to arrive.
+	bodyTime = 20 * time.Second
+)
+
+// route describes one operation: what the document says of it and who may call it.
+type route struct {
+	method, path string
+	id           string // operationId
+	tag          string
+	summary, doc string
+	rule         rule
+	status       int // of success; 0 = 200, or 204 without a body
+	// missing: the operation can answer 404.
+	missing bool
+	// conflicts are further statuses it can answer.
+	conflicts []int
+	// body bounds the request body; 0 = maxBody.
+	body int64
+	// takes documents a body that the handler parses itself, so that no digit passes through a float; by media type.
+	takes map[string]any
+	// gives documents an answer that the handler writes itself; by media type.
+	gives map[string]any
+	// optional: the body may be left out.
+	optional bool
+}
+
+// addREST registers every operation of /api/v1 on mux and keeps the OpenAPI document they add up to.
+func (w *Web) addREST(mux *http.ServeMux) {
+	config := huma.DefaultConfig("Millrace", "1")
+	// The library's own pages load scripts from elsewhere and its document handler is not safe for concurrent
+	// first calls; both are served here instead. The hooks add $schema links, which no answer of ours has.
+	config.DocsPath, config.OpenAPIPath, config.SchemasPath = "", "", ""
+	config.CreateHooks = nil
+	config.Transformers = []huma.Transformer{reshape}
+	config.RejectUnknownQueryParameters = true
+	config.Info.Description = "Devices' values, their topics and history, and who may send and see them. " +
+		"Topics are paths within a workspace; numbers keep the digits the device sent."
+	config.Servers = []*huma.Server{{URL: apiRoot}}
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token":  {Type: "http", Scheme: "bearer", Description: "A personal access token, or an API client's access token"},
+		"client": {Type: "http", Scheme: "basic", Description: "An API client's id and secret"},
+	}
+	w.api = humago.NewWithPrefix(mux, apiRoot, config)
+	w.api.UseMiddleware(w.guard)
+
+	w.addClients()
+	w.addTokens()
+	w.addTopics()
+	w.addLatest()
+	w.addHistory()
+	w.addPublish()
+	w.addSessions()
+	w.addStatus()
+
+	document := w.api.OpenAPI()
+	// Operations state their own problem shape; the library registers its error type all the same.
+	schemas := document.Components.Schemas.Map()
+	delete(schemas, "ErrorModel")
+	delete(schemas, "ErrorDetail")
+	text, err := json.Marshal(document)
+	if err != nil {
+		panic("web: the OpenAPI document cannot be written: " + err.Error())
+	}
+	w.openapi = newPage("application/json", text)
+	mux.HandleFunc("GET "+apiRoot+"/openapi.json", w.openapi.serve)
+}
+
+// register adds one operation. The handler's errors go through the table in error.go.
+func register[I, O any](w *Web, rt route, handle func(ctx context.Context, c *caller, in *I) (*O, error)) {
+	schemas := w.api.OpenAPI().Components.Schemas
+	if rt.body == 0 {
+		rt.body = maxBody
+	}
+	op := huma.Operation{
+		OperationID: rt.id, Method: rt.method, Path: rt.path, Tags: []string{rt.tag},
+		Summary: rt.summary, Description: rt.doc, DefaultStatus: rt.status,
+		// The library refuses a body that has exactly the limit.
+		MaxBodyBytes: rt.body + 1, BodyReadTimeout: bodyTime,
+		Metadata:  map[string]any{ruleKey: rt.rule},
+		Responses: map[string]*huma.Response{},
+		Security:  []map[string][]string{{"token": {}}},
+	}
+	if rt.rule.clients {
+		op.Security = append(op.Security, map[string][]string{"client": {}})
+	}
+	if rt.rule.loopback {
+		op.Security = append(op.Security, map[string][]string{})
+	}
+	problems := []int{401, 403, 422, 500, 503}
+	if rt.missing {
+		problems = append(problems, 404)
+	}
+	fault := schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")
+	for _, status := range append(problems, rt.conflicts...) {
+		op.Responses[strconv.Itoa(status)] = &huma.Response{
+			Description: http.StatusText(status),
+			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: fault}},
+		}
+	}
+	if rt.gives != nil {
+		op.Responses["200"] = &huma.Response{Description: "OK", Content: media(schemas, rt.gives)}
+	}
+	if rt.takes != nil {
+		op.SkipValidateBody = true
+		op.RequestBody = &huma.RequestBody{}
+	}
+	huma.Register(w.api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := handle(ctx, callerOf(ctx), in)
+		if err == nil {
+			return out, nil
+		}
+		p := problemOf(err)
+		if p.cause != nil {
+			w.log.Error("request failed", "operation", rt.id, "error", p.cause)
+		}
+		return nil, p
+	})
+	if rt.takes != nil {
+		op.RequestBody.Content = media(schemas, rt.takes)
+		op.RequestBody.Required = !rt.optional
+	}
+}
+
+// media documents bodies by media type; a nil sample is plain text.
+func media(schemas huma.Registry, samples map[string]any) map[string]*huma.MediaType {
+	content := map[string]*huma.MediaType{}
+	for kind, sample := range samples {
+		if sample == nil {
+			content[kind] = &huma.MediaType{Schema: &huma.Schema{Type: "string"}}
+			continue
+		}
+		t := reflect.TypeOf(sample)
+		content[kind] = &huma.MediaType{Schema: schemas.Schema(t, true, t.Name())}
+	}
+	return content
+}
+
+// written is an answer whose text the handler wrote itself.
+type written struct {
+	ContentType string `header:"Content-Type" hidden:"true"`
+	Body        []byte
+}
+
+func writtenJSON(text []byte) *written {
+	return &written{ContentType: "application/json", Body: text}
+}

@@ -1,0 +1,41 @@
+package web
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	seconds  *prometheus.HistogramVec
+	inFlight prometheus.Gauge
+	panics   prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	if reg == nil {
+		reg = prometheus.NewRegistry()
+	}
+	m := &metrics{
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "millrace_web_requests_seconds",
+			Help:    "Time to answer one HTTP request, by route pattern and status code.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5},
+		}, []string{"route", "code"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "millrace_web_requests_in_flight",
+			Help: "HTTP requests being answered now.",
+		}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "millrace_web_panics_total",
+			Help: "Requests whose handler panicked; each was answered with 500 and logged.",
+		}),
+	}
+	reg.MustRegister(m.seconds, m.inFlight, m.panics)
+	return m
+}
+
+func (m *metrics) observe(route string, code int, took time.Duration) {
+	m.seconds.WithLabelValues(route, strconv.Itoa(code)).Observe(took.Seconds())
+}
