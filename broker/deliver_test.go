@@ -10,6 +10,9 @@ import (
 	"millrace/uns"
 )
 
+// settled waits until everything c has published was also announced, which comes after the acks.
+func (c *client) settled() { c.t.Helper(); c.alive() }
+
 // publishes sends n values to a path, in packets of one write each hundred, and reads the acks.
 func (c *client) publishes(path string, n int, payload func(i int) string) {
 	c.t.Helper()
@@ -153,6 +156,7 @@ func TestGrantsAtDelivery(t *testing.T) {
 			p.pub(pub{topic: topic, payload: "1", qos: 1, id: 1})
 			p.ackOf(1)
 		}
+		p.settled()
 		for _, w := range want {
 			if m := s.wantMsg(); m.topic != w {
 				t.Fatalf("got %s, want %s", m.topic, w)
@@ -202,6 +206,7 @@ func TestOverlapIdentifiersAndQoS(t *testing.T) {
 	s.write(frame(0xA2, []byte{0, 4, 0}, str(full("line1/#"))))
 	s.want(0xB0)
 	p.publishes(full("line1/a"), 1, values)
+	p.settled()
 	s.alive()
 }
 
@@ -280,6 +285,7 @@ func TestWindowWithoutReceiveMaximum(t *testing.T) {
 	s.mustSub(1, "#")
 	p := dial(t, x.Addr(), hello{id: "p", user: "dev"})
 	p.publishes(full("a"), 150, values)
+	p.settled()
 	for range 100 {
 		s.wantMsg()
 	}
@@ -314,6 +320,7 @@ func TestSlowSubscriber(t *testing.T) {
 	slow.mustSub(1, full("a"))
 	p := dial(t, x.Addr(), hello{id: "p", user: "dev"})
 	p.publishes(full("a"), 500, values)
+	p.settled()
 	first := slow.wantMsg()
 	slow.alive()
 	for i := 400; i < 500; i++ {
@@ -341,6 +348,7 @@ func TestStalledSubscriber(t *testing.T) {
 	p := dial(t, x.Addr(), hello{id: "p", user: "dev"})
 	large := `"` + strings.Repeat("x", 16<<10) + `"`
 	p.publishes(full("a"), 1000, func(int) string { return large })
+	p.settled()
 	if n := x.metric("millrace_broker_messages_dropped_total", "queue_full"); n < 100 {
 		t.Errorf("%v dropped", n)
 	}

@@ -26,11 +26,9 @@ const (
 	codeUnable          = 0x83 // implementation specific error
 	codeVersion         = 0x84
 	codeClientID        = 0x85
-	codeBadPassword     = 0x86
 	codeNotAuthorized   = 0x87
 	codeBusy            = 0x89
 	codeShuttingDown    = 0x8B
-	codeAuthMethod      = 0x8C
 	codeKeepAlive       = 0x8D
 	codeTakenOver       = 0x8E
 	codeFilterInvalid   = 0x8F

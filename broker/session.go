@@ -144,12 +144,6 @@ func (s *session) release() {
 	s.mu.Unlock()
 }
 
-func (s *session) queued() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.queue.n
-}
-
 func (s *session) drop(why dropReason, n int) {
 	s.dropped.Add(uint64(n))
 	s.b.metrics.dropped[why].Add(uint64(n))

@@ -62,7 +62,7 @@ func (g *group) full() bool {
 // is bounded by the number of callers, each of which waits, times the size of what each hands in.
 type groups struct {
 	store *Store
-	wake  chan struct{} // the open group is no longer empty
+	wake  chan struct{} // somebody waits for the open group
 	ripe  chan struct{} // the open group is worth no more waiting
 	// closing is closed when no more is taken.
 	closing chan struct{}
@@ -121,7 +121,7 @@ func (q *groups) join(samples []Sample, rows []Row, change *seriesWrite) error {
 		return err
 	}
 	g := q.open
-	wasEmpty := g.empty()
+	first := len(g.entries) == 0
 	q.number(g, samples, now)
 	for i := range rows {
 		g.bytes += len(rows[i].Key) + len(rows[i].Value)
@@ -131,7 +131,7 @@ func (q *groups) join(samples []Sample, rows []Row, change *seriesWrite) error {
 	}
 	g.entries = append(g.entries, entry{samples, rows})
 	out := g.out
-	q.announce(g, wasEmpty)
+	q.announce(g, first)
 	q.mu.Unlock()
 
 	<-out.done
@@ -179,8 +179,8 @@ func (q *groups) number(g *group, samples []Sample, now int64) {
 }
 
 // announce tells the committer of the open group. The lock is held.
-func (q *groups) announce(g *group, wasEmpty bool) {
-	if wasEmpty {
+func (q *groups) announce(g *group, first bool) {
+	if first {
 		signal(q.wake)
 	}
 	if !g.ripe && (g.full() || q.quorum > 0 && len(g.entries) >= q.quorum) {
@@ -229,6 +229,15 @@ func (q *groups) release(g *group, err error) {
 	close(out.done)
 }
 
+// nudge has series rows committed that no caller took along.
+func (q *groups) nudge() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.closed && !q.open.empty() {
+		signal(q.wake)
+	}
+}
+
 // close takes no more; what is open is still to be committed.
 func (q *groups) close() {
 	q.mu.Lock()
@@ -236,6 +245,13 @@ func (q *groups) close() {
 	q.closed = true
 	close(q.closing)
 	close(q.wake)
+}
+
+// reserved says whether the id was given out.
+func (q *groups) reserved(id Series) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return id != 0 && id < q.next
 }
 
 // bear gives the next id and puts its row into the open group.
@@ -251,8 +267,7 @@ func (q *groups) bear(row seriesRow) (Series, error) {
 	id := q.next
 	q.next++
 	q.stamps = append(q.stamps, 0)
-	wasEmpty := q.open.empty()
+	// Nobody waits for the row: the next caller's commit takes it along, or the watch sees to it.
 	q.open.addSeries(seriesWrite{id: id, row: row, born: true})
-	q.announce(q.open, wasEmpty)
 	return id, nil
 }

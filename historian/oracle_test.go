@@ -73,18 +73,36 @@ func (o *oracle) add(samples []historian.Sample) {
 		key := binary.BigEndian.AppendUint32([]byte{'s'}, uint32(s.Series))
 		key = binary.BigEndian.AppendUint64(key, uint64(s.Time)^1<<63)
 		key = binary.BigEndian.AppendUint64(key, s.Seq)
-		o.set(key, s)
+		if err := o.db.Set(key, row(s), pebble.NoSync); err != nil {
+			o.t.Fatal(err)
+		}
 	}
+}
+
+// row is a sample at full width.
+func row(s historian.Sample) []byte {
+	stamped := byte(0)
+	if s.Stamped {
+		stamped = 1
+	}
+	b := []byte{byte(s.Quality), stamped, s.Scale, byte(s.Value.Kind), s.Value.Exp}
+	b = binary.BigEndian.AppendUint64(b, uint64(s.Received))
+	b = binary.BigEndian.AppendUint64(b, uint64(s.Value.Mant))
+	return append(b, s.Value.Raw...)
 }
 
 // samples are all of a series by time, then by arrival.
 func (o *oracle) samples(id historian.Series) []historian.Sample {
 	var all []historian.Sample
-	o.each(binary.BigEndian.AppendUint32([]byte{'s'}, uint32(id)), func(_, value []byte) {
-		var s historian.Sample
-		if err := json.Unmarshal(value, &s); err != nil {
-			o.t.Fatal(err)
+	o.each(binary.BigEndian.AppendUint32([]byte{'s'}, uint32(id)), func(key, b []byte) {
+		s := historian.Sample{
+			Series: id, Quality: historian.Quality(b[0]), Stamped: b[1] == 1, Scale: b[2],
+			Time:     int64(binary.BigEndian.Uint64(key[5:]) ^ 1<<63),
+			Received: int64(binary.BigEndian.Uint64(b[5:])),
+			Seq:      binary.BigEndian.Uint64(key[13:]),
+			Value:    historian.Value{Kind: historian.Kind(b[3]), Exp: b[4], Mant: int64(binary.BigEndian.Uint64(b[13:]))},
 		}
+		s.Value.Raw = append(s.Value.Raw, b[21:]...)
 		all = append(all, s)
 	})
 	return all

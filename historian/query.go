@@ -34,6 +34,9 @@ func (s *Store) Raw(ctx context.Context, dst []Sample, q Query) (page []Sample, 
 	// The order matters: first the head, which says up to which checkpoint its samples are in chunks; then the
 	// list and the tables, which hold at least those.
 	v, ok := s.heads.view(q.Series)
+	if !ok && s.group.reserved(q.Series) {
+		return dst, nil, nil // its row is still on its way to the disk, so nothing is stored in it
+	}
 	if !ok {
 		return dst, nil, fmt.Errorf("%w %d", ErrUnknownSeries, q.Series)
 	}
@@ -213,17 +216,33 @@ func (r *reader) readHour(from, to int64) error {
 		for class := range Class(classCount) {
 			if r.view.classes&(1<<class) != 0 {
 				place := uint32(hourOf(from) / nsPerHour)
-				if err := r.find(r.merged, spaceMerged, class, place, from, to); err != nil {
+				if _, _, err := r.find(r.merged, spaceMerged, class, place, from, to); err != nil {
 					return err
 				}
 			}
 		}
 	}
-	for _, sp := range r.spans {
-		if sp.from < to && sp.to >= from {
-			if err := r.find(r.partial, spacePartial, sp.class, sp.ckpt, from, to); err != nil {
-				return err
-			}
+	for i := range r.spans {
+		sp := &r.spans[i]
+		if sp.from >= to || sp.to < from {
+			continue
+		}
+		behind, ok, err := r.find(r.partial, spacePartial, sp.class, sp.ckpt, from, to)
+		if err == nil && r.q.Desc {
+			behind, ok, err = r.before(r.partial)
+		}
+		if err != nil {
+			return err
+		}
+		// A span is that of all series and may reach over years for one device with a wrong clock; what is left
+		// of it for this series begins, or going back ends, at its next chunk.
+		switch {
+		case !ok:
+			sp.from, sp.to = math.MaxInt64, math.MinInt64
+		case r.q.Desc:
+			sp.to = min(sp.to, behind)
+		default:
+			sp.from = behind
 		}
 	}
 	if a, b := r.headFrom(from), r.headFrom(to); a < b {
@@ -238,24 +257,24 @@ func (r *reader) readHour(from, to int64) error {
 	return r.readClusters(from, to)
 }
 
-// find adds the chunks of one checkpoint or merged hour that touch from <= t < to.
-func (r *reader) find(it *pebble.Iterator, space byte, class Class, place uint32, from, to int64) error {
+// find adds the chunks of one checkpoint or merged hour that touch from <= t < to. It answers when the first
+// chunk behind those begins, if there is one.
+func (r *reader) find(it *pebble.Iterator, space byte, class Class, place uint32, from, to int64) (behind int64, ok bool, err error) {
 	r.key = appendChunkPrefix(r.key[:0], space, class, place, r.q.Series)
-	n := len(r.key)
 	// Chunks do not reach over an hour, so none that begins before the hour of from touches it.
 	r.key = appendChunkKey(r.key, hourOf(from), 0)
-	for ok := it.SeekGE(r.key); ok; ok = it.Next() {
+	for valid := it.SeekGE(r.key); valid && r.ours(it.Key()); valid = it.Next() {
 		key := it.Key()
-		if len(key) != chunkKeyLen || string(key[:n]) != string(r.key[:n]) || chunkKeyFirst(key) >= to {
-			break
+		if first := chunkKeyFirst(key); first >= to {
+			return first, true, nil
 		}
 		value, err := it.ValueAndErr()
 		if err != nil {
-			return err
+			return 0, false, err
 		}
 		_, first, last, err := chunkSpan(value)
 		if err != nil {
-			return fmt.Errorf("chunk %x: %w", key, err)
+			return 0, false, fmt.Errorf("chunk %x: %w", key, err)
 		}
 		if last < from {
 			continue
@@ -264,7 +283,22 @@ func (r *reader) find(it *pebble.Iterator, space byte, class Class, place uint32
 		r.octets = append(r.octets, value...)
 		r.refs = append(r.refs, chunkRef{from: first, to: last, order: len(r.refs), b: r.octets[at:len(r.octets):len(r.octets)]})
 	}
-	return it.Error()
+	return 0, false, it.Error()
+}
+
+// before answers the end of the hour of the last chunk that begins before the hour of from, in the place that
+// find looked at last.
+func (r *reader) before(it *pebble.Iterator) (end int64, ok bool, err error) {
+	if !it.SeekLT(r.key) || !r.ours(it.Key()) {
+		return 0, false, it.Error()
+	}
+	// The chunk lies before another hour, so this cannot pass the last time there is.
+	return hourOf(chunkKeyFirst(it.Key())) + nsPerHour - 1, true, nil
+}
+
+// ours says whether a key is of the checkpoint or hour, class and series of r.key.
+func (r *reader) ours(key []byte) bool {
+	return len(key) == chunkKeyLen && string(key[:chunkKeyPrefix]) == string(r.key[:chunkKeyPrefix])
 }
 
 // readClusters goes through runs of chunks whose times overlap. Runs are apart from each other in time, so

@@ -10,7 +10,7 @@ import (
 )
 
 // CreateSeries reserves the next id. The row joins the open group, so it is durable no later than any sample
-// of the series. It never waits for the disk. Names must be unique; the caller, who holds the catalog, sees to
+// of the series, or within a second. It never waits for the disk. Names must be unique; the caller, who holds the catalog, sees to
 // that. Meta is copied.
 func (s *Store) CreateSeries(name string, class Class, meta []byte) (Series, error) {
 	if int(class) >= classCount {

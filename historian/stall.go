@@ -147,6 +147,7 @@ func (s *Store) watchLoop() {
 		s.watchSpace()
 		s.watchCommit()
 		s.watchAge()
+		s.group.nudge()
 		if n%4 == 0 {
 			s.measureDisk()
 		}

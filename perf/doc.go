@@ -1,6 +1,6 @@
 // Package perf measures a box from outside and drives simulated devices against it.
 //
-// Owns: the load generator (wire.go, session.go, fleet.go), what it sends and remembers (values.go,
+// Owns: the load generator (wire.go, session.go, fleet.go, traffic.go, stats.go), what it sends and remembers (values.go,
 // journal.go), the boxes it starts or attaches to (box.go, rest.go), the meters on them (meters.go), the runs
 // (ingest.go, crash.go, compare.go), the read-back that decides lost, doubled and different (match.go,
 // readback.go), the written report (report.go) and the demo plant (plant.go).

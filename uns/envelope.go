@@ -36,9 +36,10 @@ type members struct {
 // reading is what a payload says.
 type reading struct {
 	value historian.Value
-	// timestamp is the number or the text (without quotes, unescaped) that was sent; nil without one.
+	// timestamp is the number or the text (without quotes, unescaped) that was sent, if the value is stamped.
 	timestamp     []byte
 	timestampText bool
+	stamped       bool
 	quality       historian.Quality
 	unit          []byte
 }
@@ -161,6 +162,7 @@ func (m *members) slot(s *scanner, from int) (*token, string) {
 // envelope judges the members beside the value. null stands for an absent member.
 func (b *Batch) envelope(payload []byte, m *members, r *reading) Verdict {
 	if t := m.timestamp; t.set() && payload[t.from] != 'n' {
+		r.stamped = true
 		switch c := payload[t.from]; {
 		case c == '"':
 			r.timestamp, r.timestampText = b.text(payload, t.span), true

@@ -223,7 +223,7 @@ func (in *Ingress) judge(b *Batch, m *Message, r *rules, now time.Time) (s judge
 		return s, nil, v
 	}
 	s.sample.Quality = read.quality
-	if read.timestamp != nil {
+	if read.stamped {
 		at, v := timestamp(read.timestamp, read.timestampText, r.unit, r.zone)
 		if v.Reason == Stored {
 			v = in.window(at, r, now)

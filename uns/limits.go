@@ -26,14 +26,15 @@ func (b *bucket) allow(now time.Duration) bool {
 	for {
 		was := b.full.Load()
 		full := time.Duration(was)
-		if full < now {
+		switch {
+		case full < now:
 			full = now
-		} else if full > now+time.Second {
+		case full > now+time.Second:
 			// Only a clock that went back can get here; waiting for it to catch up could take hours.
-			full = now + time.Second
+			b.full.CompareAndSwap(was, int64(now+time.Second))
+			continue
 		}
-		full += b.width
-		if full > now+time.Second {
+		if full += b.width; full > now+time.Second {
 			return false
 		}
 		if b.full.CompareAndSwap(was, int64(full)) {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-
-	"millrace/perf"
 )
 
 const about = `Millrace: MQTT whose acknowledgement means stored, history, and a Unified Namespace, in one process.
@@ -37,18 +35,6 @@ type cli struct {
 	Perf   perfCommand    `cmd:"" help:"Measure a box: load, latency, bytes, and what survives kill -9."`
 	Ver    versionCommand `cmd:"" name:"version" help:"Print the version."`
 }
-
-type perfCommand struct {
-	Ingest  perfIngest  `cmd:"" help:"Ingest load with latency, CPU, bytes and a read-back of every acknowledged value."`
-	Crash   perfCrash   `cmd:"" help:"kill -9 at random moments under load; compare what was acknowledged with what is stored."`
-	Compare perfCompare `cmd:"" help:"The box and a bare broker side by side in one run."`
-}
-
-type (
-	perfIngest  struct{ perf.IngestOptions }
-	perfCrash   struct{ perf.CrashOptions }
-	perfCompare struct{ perf.CompareOptions }
-)
 
 type versionCommand struct{}
 
