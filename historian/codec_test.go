@@ -60,12 +60,8 @@ func readAll(b []byte, first uint64) ([]historian.Sample, error) {
 	return got, err
 }
 
-func roundTrip(t *testing.T, seed uint64) {
-	r := rand.New(rand.NewPCG(seed, 1))
-	n := 1 + r.IntN(200)
-	if r.IntN(20) == 0 {
-		n = 900 + r.IntN(3000)
-	}
+func roundTrip(t *testing.T, r *rand.Rand, n int) {
+	t.Helper()
 	in := hostile(r, n, 7)
 
 	chunk := historian.EncodeChunk([]byte("before"), in)[len("before"):]
@@ -112,7 +108,12 @@ func roundTrip(t *testing.T, seed uint64) {
 
 func TestRoundTrip(t *testing.T) {
 	for seed := range uint64(1500) {
-		roundTrip(t, seed)
+		r := rand.New(rand.NewPCG(seed, 1))
+		n := 1 + r.IntN(200)
+		if r.IntN(20) == 0 {
+			n = 900 + r.IntN(3000)
+		}
+		roundTrip(t, r, n)
 	}
 }
 
@@ -361,7 +362,8 @@ func FuzzChunk(f *testing.F) {
 			}
 			sameSamples(t, "written again", got, again)
 		}
-		roundTrip(t, seed)
+		r := rand.New(rand.NewPCG(seed, 6))
+		roundTrip(t, r, 1+r.IntN(40))
 	})
 }
 

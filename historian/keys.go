@@ -1,6 +1,9 @@
 package historian
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // Every key starts with its keyspace. Numbers are big-endian, so that keys sort by number; times have their
 // sign bit turned over, so that they sort from the far past to the far future. FORMAT.md draws the layouts.
@@ -136,5 +139,10 @@ func prefixEnd(prefix []byte) []byte {
 // nsPerHour is how long the samples of one chunk may span.
 const nsPerHour = int64(3600) * 1e9
 
-// hourOf is the start of the hour a time falls in.
-func hourOf(ns int64) int64 { return floorDiv(ns, nsPerHour) * nsPerHour }
+// hourOf is the start of the hour a time falls in. The first hour of all is cut short.
+func hourOf(ns int64) int64 {
+	if h := floorDiv(ns, nsPerHour) * nsPerHour; h <= ns {
+		return h
+	}
+	return math.MinInt64
+}

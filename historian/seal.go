@@ -121,7 +121,7 @@ func chunkEnd(samples []Sample) int {
 	hour, bytes := hourOf(samples[0].Time), 0
 	for i := range samples {
 		bytes += len(samples[i].Value.Raw)
-		if i > 0 && (i == chunkSamples || bytes > chunkBytes || samples[i].Time-hour >= nsPerHour) {
+		if i > 0 && (i == chunkSamples || bytes > chunkBytes || hourOf(samples[i].Time) != hour) {
 			return i
 		}
 	}

@@ -26,13 +26,9 @@ func (b *bucket) allow(now time.Duration) bool {
 	for {
 		was := b.full.Load()
 		full := time.Duration(was)
-		switch {
-		case full < now:
+		if full < now || full > now+time.Second {
+			// Beyond a second ahead only after a clock that went back: waiting for it to catch up could take hours.
 			full = now
-		case full > now+time.Second:
-			// Only a clock that went back can get here; waiting for it to catch up could take hours.
-			b.full.CompareAndSwap(was, int64(now+time.Second))
-			continue
 		}
 		if full += b.width; full > now+time.Second {
 			return false

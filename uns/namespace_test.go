@@ -264,4 +264,3 @@ func BenchmarkMatch(b *testing.B) {
 		}
 	}
 }
-

@@ -68,7 +68,7 @@ func numberTime(raw []byte, unit timeUnit) (instant, Verdict) {
 	}
 	shift := d.exp + int(unit)
 	if digits+shift > 19 {
-		return instant{}, outsideTime(raw)
+		return instant{}, outsideTime(raw, d.neg)
 	}
 	if shift < 0 {
 		return instant{}, refuse(TimestampInvalid, "timestamp: %s is finer than a nanosecond, which is what can be stored", clipRaw(raw))
@@ -79,7 +79,7 @@ func numberTime(raw []byte, unit timeUnit) (instant, Verdict) {
 	}
 	hi, ns := bits.Mul64(mant, powers[shift])
 	if hi != 0 || ns > math.MaxInt64 {
-		return instant{}, outsideTime(raw)
+		return instant{}, outsideTime(raw, d.neg)
 	}
 	at := instant{ns: int64(ns), scale: scaleOf(unit, d.frac)}
 	if d.neg {
@@ -93,8 +93,13 @@ func scaleOf(unit timeUnit, frac int) uint8 {
 	return uint8(max(0, int(unit)-frac))
 }
 
-func outsideTime(raw []byte) Verdict {
-	return refuse(TimestampInvalid, "timestamp: %s lies outside the years 1678 to 2261, which is what can be stored", clipRaw(raw))
+// outsideTime refuses a time that int64 nanoseconds cannot hold by the side it lies on, so that a device whose clock is
+// a thousand years off hears the same reason as one that is ten years off.
+func outsideTime(raw []byte, past bool) Verdict {
+	if past {
+		return refuse(TimestampTooOld, "timestamp: %s lies before the year 1678, the first that can be stored", clipRaw(raw))
+	}
+	return refuse(TimestampFuture, "timestamp: %s lies after the year 2261, the last that can be stored", clipRaw(raw))
 }
 
 // textTime reads RFC 3339 section 5.6 with up to nine digits of fraction; T and Z may be lower case.
@@ -147,7 +152,7 @@ func textTime(raw []byte, loc *time.Location) (instant, Verdict) {
 	}
 	hi, lo := bits.Mul64(uint64(abs(local)), 1e9)
 	if hi != 0 || lo > math.MaxInt64-1e9 {
-		return instant{}, outsideTime(raw)
+		return instant{}, outsideTime(raw, local < 0)
 	}
 	at.ns = int64(lo)
 	if local < 0 {

@@ -84,7 +84,7 @@ func (ru rule) allows(c *caller) *Problem {
 		return nil
 	case !c.known:
 		p := problem(http.StatusUnauthorized, "unauthenticated", "this call needs a sign-in",
-			"send `Authorization: Bearer TOKEN`; on the box, POST /api/v1/me/tokens through the admin socket makes a token")
+			"send `Authorization: Bearer TOKEN`; on the box, `millrace token add NAME --role ROLE` makes a token")
 		p.challenge = true
 		return p
 	case c.Principal != nil && ru.clients:

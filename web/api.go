@@ -52,6 +52,10 @@ func (w *Web) addREST(mux *http.ServeMux) {
 	config.RejectUnknownQueryParameters = true
 	config.Info.Description = "Devices' values, their topics and history, and who may send and see them. " +
 		"Topics are paths within a workspace; numbers keep the digits the device sent."
+	config.Tags = []*huma.Tag{
+		{Name: "UNS", Description: "Topics, values, history"}, {Name: "Clients", Description: "Who may connect and what they may do"},
+		{Name: "Tokens", Description: "Access for people and scripts"}, {Name: "Broker", Description: "MQTT sessions"}, {Name: "Box", Description: "State of the box"},
+	}
 	config.Servers = []*huma.Server{{URL: apiRoot}}
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token":  {Type: "http", Scheme: "bearer", Description: "A personal access token, or an API client's access token"},

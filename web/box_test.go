@@ -55,7 +55,8 @@ type box struct {
 	book    *auth.Book
 	catalog *uns.Catalog
 	ingress *uns.Ingress
-	shelf   *shelf
+	shelf   *shelf // nil where the real historian stands
+	store   store
 	reg     *prometheus.Registry
 	parts   web.Parts
 	logged  *lockedBuffer
@@ -101,11 +102,46 @@ func shortDir(t testing.TB) string {
 	return dir
 }
 
-// newBox starts a box; change may alter the options and parts before it opens.
+// store is a historian as uns and web need it.
+type store interface {
+	uns.Store
+	uns.Reader
+	web.History
+}
+
+// newBox starts a box on the real historian; change may alter the options and parts before it opens.
 func newBox(t testing.TB, change ...func(*web.Options, *web.Parts)) *box {
 	t.Helper()
-	b := &box{t: t, clock: &clock{at: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}, reg: prometheus.NewRegistry(), logged: &lockedBuffer{}}
+	b := blankBox(t)
+	o := historian.DefaultOptions()
+	o.FS, o.Now, o.Pebble.SyncWrites = vfs.NewMem(), b.clock.Now, false
+	o.DefaultRetention = "366d"
+	o.Free = func(string) (uint64, error) { return 1 << 40, nil }
+	s, err := historian.Open("historian", o)
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	b.store = s
+	b.start(change)
+	return b
+}
+
+// newShelfBox starts a box on the historian in memory, whose faults can be switched on.
+func newShelfBox(t testing.TB) *box {
+	t.Helper()
+	b := blankBox(t)
 	b.shelf = newShelf(b.clock.Now)
+	b.store = b.shelf
+	b.start(nil)
+	return b
+}
+
+func blankBox(t testing.TB) *box {
+	return &box{t: t, clock: &clock{at: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}, reg: prometheus.NewRegistry(), logged: &lockedBuffer{}}
+}
+
+func (b *box) start(change []func(*web.Options, *web.Parts)) {
+	t := b.t
+	t.Helper()
 	records, err := kv.Open("kv", kv.Options{FS: vfs.NewMem()})
 	must(t, err)
 	t.Cleanup(func() { records.Close() })
@@ -117,17 +153,17 @@ func newBox(t testing.TB, change ...func(*web.Options, *web.Parts)) *box {
 	uo := uns.DefaultOptions()
 	uo.Workspaces, uo.Now, uo.Registry = ao.Workspaces, b.clock.Now, b.reg
 	uo.Ingress.PerClientRatePerSec = 0
-	uo.LateWindow = "365d"
+	uo.LateWindow, uo.DefaultClass = "365d", historian.Class366d
 	ns := uns.NewNamespace(uo)
-	b.catalog, err = uns.OpenCatalog(ns, b.shelf, b.shelf, uo)
+	b.catalog, err = uns.OpenCatalog(ns, b.store, b.store, uo)
 	must(t, err)
-	b.ingress = uns.NewIngress(ns, b.catalog, b.shelf, nil, uo)
+	b.ingress = uns.NewIngress(ns, b.catalog, b.store, nil, uo)
 	b.socket = filepath.Join(shortDir(t), "admin.sock")
 
 	o := web.DefaultOptions()
 	o.Address = "127.0.0.1:0"
 	p := web.Parts{
-		Book: b.book, Namespace: ns, Catalog: b.catalog, Ingress: b.ingress, History: b.shelf,
+		Book: b.book, Namespace: ns, Catalog: b.catalog, Ingress: b.ingress, History: b.store,
 		State: func() historian.State {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -172,7 +208,6 @@ func newBox(t testing.TB, change ...func(*web.Options, *web.Parts)) *box {
 		_, b.tokens[role], err = b.book.AddToken(string(role), role, 0)
 		must(t, err)
 	}
-	return b
 }
 
 func must(t testing.TB, err error) {

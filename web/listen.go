@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -165,4 +166,40 @@ func (c *countedConn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(c.free)
 	return err
+}
+
+// young holds the connections that have not sent a request yet. Browsers keep such in reserve, and an orderly
+// stop would wait for them as if they were work. Bounded by the listeners' slots.
+type young struct {
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+	ended bool
+}
+
+func (y *young) note(c net.Conn, state http.ConnState) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if state != http.StateNew {
+		delete(y.conns, c)
+		return
+	}
+	if y.ended {
+		c.Close()
+		return
+	}
+	if y.conns == nil {
+		y.conns = map[net.Conn]struct{}{}
+	}
+	y.conns[c] = struct{}{}
+}
+
+// end closes them, and from now on every new one.
+func (y *young) end() {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.ended = true
+	for c := range y.conns {
+		c.Close()
+	}
+	clear(y.conns)
 }

@@ -132,7 +132,7 @@ func TestCloseWithoutServe(t *testing.T) {
 // A request in hand when the box is told to stop gets its answer; new ones are not taken.
 func TestStopFinishesRequestsInHand(t *testing.T) {
 	entered, release := make(chan struct{}, 1), make(chan struct{})
-	b := newBox(t)
+	b := newShelfBox(t)
 	b.put("main", "a", at(noon-1, "42"))
 	b.shelf.entered, b.shelf.release = entered, release
 

@@ -138,7 +138,7 @@ func TestPublishAnswersTheVerdict(t *testing.T) {
 }
 
 func TestStalledStoreIs503(t *testing.T) {
-	b := newBox(t)
+	b := newShelfBox(t)
 	b.shelf.stalled.Store(true)
 	r := b.call(auth.RoleOperator, "POST", "/uns/publish").json(`{"topic":"a","value":1}`).do()
 	r.refused(t, 503, "storage_stalled", "")
@@ -243,7 +243,7 @@ func TestHistoryOfSeveralTopics(t *testing.T) {
 }
 
 func TestHistoryRefusals(t *testing.T) {
-	b := newBox(t)
+	b := newShelfBox(t)
 	b.put("main", "a", at(noon-2, "1"), at(noon-1, "2"))
 	b.put("main", "b", at(noon-2, "1"))
 	var first exact
@@ -496,7 +496,7 @@ func TestPageOfLargeValuesEndsEarly(t *testing.T) {
 
 func TestTooManyLargeReadsWait(t *testing.T) {
 	entered, release := make(chan struct{}, 64), make(chan struct{})
-	b := newBox(t)
+	b := newShelfBox(t)
 	b.put("main", "a", at(noon-1, "1"))
 	b.shelf.entered, b.shelf.release = entered, release
 	var all sync.WaitGroup

@@ -124,6 +124,7 @@ type Web struct {
 	ready   atomic.Bool
 	reads   gate
 	status  statusBoard
+	young   young
 	closed  sync.Once
 }
 
@@ -174,6 +175,7 @@ func Open(o Options, p Parts) (*Web, error) {
 		ErrorLog:          slog.NewLogLogger(w.log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return w.work },
 		ConnContext:       markLocal,
+		ConnState:         w.young.note,
 	}
 	return w, nil
 }
@@ -191,13 +193,16 @@ func (w *Web) Serve(ctx context.Context) error {
 	if w.socket != nil {
 		listeners = append(listeners, limitListener(w.socket, maxConnections))
 	}
-	failed := make(chan error, len(listeners))
+	ended := make(chan error, len(listeners))
 	var running sync.WaitGroup
 	for _, l := range listeners {
 		running.Go(func() {
-			if err := w.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				failed <- fmt.Errorf("web: listener %s: %w", l.Addr(), err)
+			err := w.server.Serve(l)
+			if errors.Is(err, http.ErrServerClosed) {
+				ended <- nil
+				return
 			}
+			ended <- fmt.Errorf("web: listener %s: %w", l.Addr(), err)
 		})
 	}
 	watch, stopWatch := context.WithCancel(ctx)
@@ -206,9 +211,10 @@ func (w *Web) Serve(ctx context.Context) error {
 	var err error
 	select {
 	case <-ctx.Done():
-	case err = <-failed:
+	case err = <-ended: // a listener broke, or Close came first
 	}
 	stopWatch()
+	w.young.end()
 	drain, done := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	if w.server.Shutdown(drain) != nil {
 		w.cancel()

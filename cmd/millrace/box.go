@@ -49,7 +49,7 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 		return b, err
 	}
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newRuntimeMetrics())
 
 	if b.records, err = kv.Open(filepath.Join(c.Data, "records"), kv.Options{Log: log, Fatal: fatal}); err != nil {
 		return b, err

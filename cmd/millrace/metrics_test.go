@@ -42,6 +42,9 @@ func TestMetricsPage(t *testing.T) {
 		}
 	}
 	for _, h := range told {
+		if _, err := os.Stat("/proc/pressure/cpu"); err != nil && strings.Contains(h, "cpu_pressure") {
+			continue // a kernel that does not tell
+		}
 		if !slices.Contains(have, h) {
 			t.Errorf("deploy/METRICS.md has %s, which no box exposes", h)
 		}

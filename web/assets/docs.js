@@ -90,7 +90,7 @@ function operation(method, path, op) {
 }
 
 function render() {
-  const byTag = new Map();
+  const byTag = new Map((spec.tags || []).map((t) => [t.name, []]));
   for (const [path, methods] of Object.entries(spec.paths)) {
     for (const [method, op] of Object.entries(methods)) {
       if (!op.operationId) continue;

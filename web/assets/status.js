@@ -99,11 +99,12 @@ function line(name, value) {
   kept.push(value === null ? NaN : value);
   if (kept.length > points) kept.shift();
   const known = kept.filter((v) => !Number.isNaN(v));
-  const top = Math.max(...known, 1e-9);
-  const start = points - kept.length;
+  // A quarter of air above, so that a steady figure is a line in the middle and not a lid. The line grows from the left.
+  const top = Math.max(...known, 1e-9) * 1.25;
+  const width = Math.max(kept.length, 30) - 1;
   const at = [];
   kept.forEach((v, i) => {
-    if (!Number.isNaN(v)) at.push(((start + i) * 120 / (points - 1)).toFixed(1) + "," + (27 - 26 * v / top).toFixed(1));
+    if (!Number.isNaN(v)) at.push((i * 120 / width).toFixed(1) + "," + (27 - 26 * v / top).toFixed(1));
   });
   $(name + "-line").firstElementChild.setAttribute("points", at.length > 1 ? at.join(" ") : "");
 }
