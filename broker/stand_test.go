@@ -29,7 +29,6 @@ type memory struct {
 	series  historian.Series
 	seq     uint64
 	samples []historian.Sample
-	rows    []historian.Row
 	append  func(ctx context.Context, n int) error // nil: at once
 }
 

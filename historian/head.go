@@ -108,7 +108,10 @@ func (hd *head) notice(s *Sample) bool {
 	if hd.hasLast && s.Time < hd.last.Time {
 		return false
 	}
-	raw := append(hd.last.Value.Raw[:0], s.Value.Raw...)
+	raw := hd.last.Value.Raw[:0]
+	if len(s.Value.Raw) > 0 {
+		raw = append(raw, s.Value.Raw...)
+	}
 	hd.last = *s
 	hd.last.Value.Raw = raw
 	hd.last.Seq = 0

@@ -141,10 +141,30 @@ func (s *Store) shut() error {
 	if failure := s.report.failure(); failure != nil {
 		return failure
 	}
+	wal := s.db.Metrics().WAL
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("historian: close %s: %w", s.dir, err)
 	}
+	if err == nil && wal.PhysicalSize+wal.ObsoletePhysicalSize > restLogBytes {
+		err = s.dropLogFiles()
+	}
 	return errors.Join(err, s.claim.Release())
+}
+
+// restLogBytes is how large write-ahead log files without content may be at rest.
+const restLogBytes = 1 << 20
+
+// dropLogFiles removes the write-ahead log files that Pebble keeps for reuse, up to 5 of 16 MB each. They are
+// empty after the flush; Pebble removes them at a start and at no other time.
+func (s *Store) dropLogFiles() error {
+	db, err := pebble.Open(s.dir, pebbleOptions(s.o.FS, s.claim.Lock(), s.report))
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("historian: drop the log files in %s: %w", s.dir, err)
+	}
+	return s.report.failure()
 }
 
 // settleDown leaves a directory that opens fast and takes little room.

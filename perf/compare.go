@@ -20,7 +20,7 @@ type CompareOptions struct {
 	Bare    string        `name:"bare" help:"Built perf/baremochi (default: built with the go command)." placeholder:"FILE"`
 	Rounds  int           `name:"rounds" default:"3" help:"Rounds of each alternation."`
 	Rate    float64       `name:"rate" default:"20000" help:"The paced rate, values per second."`
-	Seconds time.Duration `name:"seconds" default:"15s" help:"Length of a measured stretch."`
+	Stretch time.Duration `name:"seconds" default:"15s" help:"Length of a measured stretch."`
 	Warm    time.Duration `name:"warm" default:"5s" help:"Warm-up of each box, not counted."`
 	Hold    time.Duration `name:"hold" default:"5m" help:"Length of the memory hold."`
 	Parts   []string      `name:"parts" default:"baseline,sync,reader,restart,hold" help:"What to run: baseline, sync, reader, restart, hold."`
@@ -28,7 +28,7 @@ type CompareOptions struct {
 
 // DefaultCompareOptions runs everything, three rounds.
 func DefaultCompareOptions() CompareOptions {
-	return CompareOptions{LoadOptions: defaultLoadOptions(), Devices: 1000, Rounds: 3, Rate: 20000, Seconds: 15 * time.Second,
+	return CompareOptions{LoadOptions: defaultLoadOptions(), Devices: 1000, Rounds: 3, Rate: 20000, Stretch: 15 * time.Second,
 		Warm: 5 * time.Second, Hold: 5 * time.Minute, Parts: []string{"baseline", "sync", "reader", "restart", "hold"}}
 }
 
@@ -42,7 +42,7 @@ func (o *CompareOptions) Validate() error {
 	if o.Rate < 1 {
 		faults = append(faults, fmt.Errorf("perf.rate: %g is below 1", o.Rate))
 	}
-	faults = positive(faults, "seconds", o.Seconds)
+	faults = positive(faults, "seconds", o.Stretch)
 	faults = positive(faults, "warm", o.Warm)
 	faults = positive(faults, "hold", o.Hold)
 	for _, p := range o.Parts {
@@ -142,7 +142,7 @@ func (c *comparing) ready(ctx context.Context, b *box, rate float64) (*bench, St
 
 // measure holds one stretch and keeps it in the report.
 func (c *comparing) measure(ctx context.Context, n *bench, name string, rate float64) (Stage, error) {
-	s, err := n.stage(ctx, name, rate, time.Second, c.o.Seconds)
+	s, err := n.stage(ctx, name, rate, time.Second, c.o.Stretch)
 	if err == nil {
 		c.r.Stages = append(c.r.Stages, s)
 	}
@@ -344,7 +344,7 @@ func (c *comparing) highest(ctx context.Context, off bool, round int) (rate, wri
 		if _, err := n.fleet.drain(ctx, time.Minute); err != nil {
 			return 0, 0, err
 		}
-		s, err := n.stage(ctx, fmt.Sprintf("trial %.0f/s", trial), trial, time.Second, c.o.Seconds/2)
+		s, err := n.stage(ctx, fmt.Sprintf("trial %.0f/s", trial), trial, time.Second, c.o.Stretch/2)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -418,7 +418,7 @@ func (c *comparing) restart(ctx context.Context) error {
 	defer n.close()
 	var ready, back rounds
 	for range c.o.Rounds {
-		if err := n.sleep(ctx, "before the kill", 2*c.o.Seconds); err != nil {
+		if err := n.sleep(ctx, "before the kill", 2*c.o.Stretch); err != nil {
 			return err
 		}
 		b.process.kill()

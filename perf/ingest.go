@@ -15,7 +15,7 @@ type IngestOptions struct {
 	Devices     int           `name:"devices" default:"1000" help:"Device connections."`
 	MQTT        string        `name:"mqtt" help:"MQTT address of a running box, with --url and --token of an administrator; its ingress rates must be off." placeholder:"HOST:PORT"`
 	Rates       []float64     `name:"rates" default:"5000,10000,20000" help:"Paced steps, values per second over all devices."`
-	Seconds     time.Duration `name:"seconds" default:"20s" help:"Length of a step."`
+	Stretch     time.Duration `name:"seconds" default:"20s" help:"Length of a step."`
 	Warm        time.Duration `name:"warm" default:"5s" help:"Warm-up at the first rate after the first contacts, not counted."`
 	Closed      time.Duration `name:"closed" default:"10s" help:"Length of the closed loop (every window kept full); 0 = none."`
 	Hold        time.Duration `name:"hold" default:"0s" help:"Length of the hold at the highest step that met the guaranteed rule; 0 = none."`
@@ -30,7 +30,7 @@ type IngestOptions struct {
 // DefaultIngestOptions is the reference workload in short steps.
 func DefaultIngestOptions() IngestOptions {
 	return IngestOptions{LoadOptions: defaultLoadOptions(), Devices: 1000, Rates: []float64{5000, 10000, 20000},
-		Seconds: 20 * time.Second, Warm: 5 * time.Second, Closed: 10 * time.Second, Drain: 30 * time.Second}
+		Stretch: 20 * time.Second, Warm: 5 * time.Second, Closed: 10 * time.Second, Drain: 30 * time.Second}
 }
 
 // Validate reports every fault.
@@ -45,7 +45,7 @@ func (o *IngestOptions) Validate() error {
 			faults = append(faults, fmt.Errorf("perf.rates: %g is below 1", r))
 		}
 	}
-	faults = positive(faults, "seconds", o.Seconds)
+	faults = positive(faults, "seconds", o.Stretch)
 	faults = positive(faults, "drain", o.Drain)
 	if o.Warm < 0 || o.Closed < 0 || o.Hold < 0 {
 		faults = append(faults, fmt.Errorf("perf.warm, closed, hold: %s, %s, %s: none may be below 0", o.Warm, o.Closed, o.Hold))
@@ -164,7 +164,7 @@ func (o *IngestOptions) run(ctx context.Context, b *box, r *Report, progress io.
 		return s, err
 	}
 	for _, rate := range o.Rates {
-		s, err := step("paced", rate, o.Seconds)
+		s, err := step("paced", rate, o.Stretch)
 		if err != nil {
 			return err
 		}

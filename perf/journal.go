@@ -12,7 +12,6 @@ type track struct {
 	fresh   uint32 // number of the next value never sent
 	acked   []uint64
 	refused map[uint32]byte // transmission → reason code
-	pending int             // values sent and not acknowledged in their last transmission
 }
 
 // run is count transmissions of the values first, first+1, …

@@ -15,7 +15,7 @@ import (
 
 func smallIngest(t *testing.T) perf.IngestOptions {
 	o := perf.DefaultIngestOptions()
-	o.Devices, o.Rates, o.Seconds, o.Warm, o.Closed = 20, []float64{1000, 2000}, 300*time.Millisecond, 100*time.Millisecond, 300*time.Millisecond
+	o.Devices, o.Rates, o.Stretch, o.Warm, o.Closed = 20, []float64{1000, 2000}, 300*time.Millisecond, 100*time.Millisecond, 300*time.Millisecond
 	o.Out, o.Scrap, o.Command, o.Subscribers = filepath.Join(t.TempDir(), "out"), t.TempDir(), "millrace perf ingest", 1
 	return o
 }

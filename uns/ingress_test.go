@@ -283,7 +283,8 @@ func TestBucketUnderContention(t *testing.T) {
 
 func TestSourceIsShared(t *testing.T) {
 	b := newBox(t, nil)
-	if b.Source("a") != b.Source("a") || b.Source("a") == b.Source("b") {
+	first, again := b.Source("a"), b.Source("a")
+	if first != again || first == b.Source("b") {
 		t.Error("a client has other than one source")
 	}
 }

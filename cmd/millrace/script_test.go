@@ -49,7 +49,6 @@ func TestScripts(t *testing.T) {
 type boxes struct {
 	cmd    *exec.Cmd
 	stderr strings.Builder
-	lines  chan string
 	taken  net.Listener
 }
 
