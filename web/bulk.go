@@ -119,6 +119,9 @@ func bulkProblem(faults []LineFault, all int) *Problem {
 			break
 		}
 		detail = fmt.Appendf(detail, "; line %d: ", f.Line)
+		if f.ID != "" {
+			detail = fmt.Appendf(detail, "client %.80q: ", f.ID)
+		}
 		if f.Field != "" {
 			detail = fmt.Appendf(detail, "%s: ", f.Field)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -73,7 +74,7 @@ func (w *Web) addClients() {
 		missing: true, summary: "Show one API client"},
 		func(_ context.Context, _ *caller, in *ClientPath) (*clientOut, error) {
 			c, err := w.parts.Book.Client(in.ID)
-			return shown(c), err
+			return shown(c), ofClient(in.ID, err)
 		})
 
 	type patchIn struct {
@@ -93,22 +94,22 @@ func (w *Web) addClients() {
 			if in.IfMatch != "" {
 				now, err := w.parts.Book.Client(in.ID)
 				if err != nil {
-					return nil, err
+					return nil, ofClient(in.ID, err)
 				}
 				if !etagMatches(in.IfMatch, etag(now)) {
-					return nil, auth.ErrChanged
+					return nil, ofClient(in.ID, auth.ErrChanged)
 				}
 				patch.Revision = now.Revision
 			}
 			c, err := w.parts.Book.Patch(in.ID, patch)
-			return shown(c), err
+			return shown(c), ofClient(in.ID, err)
 		})
 
 	type gone struct{}
 	register(w, route{method: http.MethodDelete, path: "/clients/{id}", id: "delete-client", tag: "Clients", rule: by,
 		missing: true, status: http.StatusNoContent, summary: "Delete an API client", doc: "Its sessions end; its values stay."},
 		func(_ context.Context, _ *caller, in *ClientPath) (*gone, error) {
-			return nil, w.parts.Book.Delete(in.ID)
+			return nil, ofClient(in.ID, w.parts.Book.Delete(in.ID))
 		})
 
 	type rotateIn struct {
@@ -129,11 +130,11 @@ func (w *Web) addClients() {
 			}
 			fresh, err := w.parts.Book.Rotate(in.ID, secret)
 			if err != nil {
-				return nil, err
+				return nil, ofClient(in.ID, err)
 			}
 			c, err := w.parts.Book.Client(in.ID)
 			if err != nil {
-				return nil, err
+				return nil, ofClient(in.ID, err)
 			}
 			return &rotateOut{Body: Credentials{c.ID, fresh, c.Workspace}}, nil
 		})
@@ -148,7 +149,7 @@ func (w *Web) addClient(n auth.NewClient) (*credentialsOut, error) {
 		return nil, fmt.Errorf("web: one client was added, %d answers came", len(added))
 	}
 	if added[0].Err != nil {
-		return nil, added[0].Err
+		return nil, ofClient(n.ID, added[0].Err)
 	}
 	c := added[0].Client
 	return &credentialsOut{
@@ -156,6 +157,17 @@ func (w *Web) addClient(n auth.NewClient) (*credentialsOut, error) {
 		ETag:     etag(c),
 		Body:     Credentials{c.ID, added[0].Secret, c.Workspace},
 	}, nil
+}
+
+// ofClient lets a problem about a client as a whole name it: a script that adds many needs to know which.
+func ofClient(id string, err error) error {
+	switch {
+	case errors.Is(err, auth.ErrExists), errors.Is(err, auth.ErrNotFound), errors.Is(err, auth.ErrChanged):
+		p := problemOf(err)
+		p.Detail = fmt.Sprintf("client %q: %s", id, p.Detail)
+		return p
+	}
+	return err
 }
 
 func shown(c auth.Client) *clientOut { return &clientOut{ETag: etag(c), Body: c} }

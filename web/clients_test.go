@@ -26,7 +26,9 @@ func TestClientIsAddedShownChangedRotatedDeleted(t *testing.T) {
 	if _, ok := b.book.SignIn("press1", []byte(made.ClientSecret)); !ok {
 		t.Error("the secret shown does not sign in")
 	}
-	b.call(auth.RoleAdmin, "POST", "/clients").json(`{"id":"press1"}`).do().refused(t, 409, "client_exists", "")
+	if p := b.call(auth.RoleAdmin, "POST", "/clients").json(`{"id":"press1"}`).do().refused(t, 409, "client_exists", ""); !strings.Contains(p.Detail, `"press1"`) {
+		t.Errorf("the problem does not name the client: %s", p.Detail)
+	}
 	b.call(auth.RoleAdmin, "POST", "/clients").json(`{"id":"no spaces"}`).do().refused(t, 422, "invalid", "id")
 	b.call(auth.RoleAdmin, "POST", "/clients").json(`{"id":"p2","grants":[{"effect":"allow","actions":["publish"],"filter":"a/#/b"}]}`).do().refused(t, 422, "invalid", "grants[0].filter")
 	b.call(auth.RoleAdmin, "POST", "/clients").json(`{"id":"p2","colour":"red"}`).do().refused(t, 422, "invalid", "colour")

@@ -61,8 +61,8 @@ func (p *Problem) GetHeaders() http.Header {
 		h.Set("Retry-After", strconv.Itoa(p.retry))
 	}
 	if p.challenge {
-		h.Add("WWW-Authenticate", `Bearer realm="millrace"`)
-		h.Add("WWW-Authenticate", `Basic realm="millrace", charset="UTF-8"`)
+		// Basic works too but is not offered: browsers would cover the page's own form with their dialog.
+		h.Set("WWW-Authenticate", `Bearer realm="millrace"`)
 	}
 	if p.allow != "" {
 		h.Set("Allow", p.allow)
