@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
+	"time"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -104,6 +106,16 @@ func TestLibraryAnswersToOnPublish(t *testing.T) {
 					pk, err := s.read(patience)
 					if err != nil {
 						t.Fatal(err)
+					}
+					if pk.first == 0xD0 {
+						// The library delivers from another goroutine than the one that answers a ping.
+						wait := 100 * time.Millisecond
+						if strings.HasSuffix(tc.want[i], "delivered") {
+							wait = patience
+						}
+						if pk, err = s.read(wait); err != nil {
+							pk = packet{}
+						}
 					}
 					if pk.first>>4 == 3 {
 						got += " delivered"
