@@ -107,7 +107,7 @@ func roundTrip(t *testing.T, r *rand.Rand, n int) {
 }
 
 func TestRoundTrip(t *testing.T) {
-	for seed := range uint64(1500) {
+	for seed := range seedCount(1500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		n := 1 + r.IntN(200)
 		if r.IntN(20) == 0 {
@@ -218,7 +218,7 @@ func TestReadRecordPassesErrors(t *testing.T) {
 // Octets that are cut short or turned are refused or read as something else; they never panic, and what is
 // cut is always noticed in a chunk.
 func TestDamage(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range seedCount(100) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		in := hostile(r, 1+r.IntN(60), 3)
 		chunk, rec := historian.EncodeChunk(nil, in), record(in)

@@ -8,7 +8,7 @@ import (
 
 // syncEvery is how long a commit without fsync stays unsynced. With an fsync of up to 50 ms on top it keeps
 // the promise of 100 ms.
-const syncEvery = 40 * time.Millisecond
+const syncEvery = 50 * time.Millisecond
 
 // committer turns groups into commits, one at a time, so that the order of commits is that of sequences.
 type committer struct {

@@ -91,7 +91,9 @@ func (c *crash) live() bool {
 	var floor [crashAppenders]int64
 	var synced, syncedThen atomic.Uint64
 	var crashed atomic.Bool
+	var midway atomic.Bool
 	var once sync.Once
+	rng := rand.New(rand.NewPCG(c.r.Uint64(), 10)) // of the clone alone: it is made on any goroutine
 	cut := func() {
 		once.Do(func() {
 			// What is counted before the clone must be in it.
@@ -99,7 +101,7 @@ func (c *crash) live() bool {
 				floor[i] = a.acked.Load()
 			}
 			syncedThen.Store(synced.Load())
-			left = c.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: c.percent, RNG: rand.New(rand.NewPCG(c.r.Uint64(), 10))})
+			left = c.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: c.percent, RNG: rng})
 			crashed.Store(true)
 		})
 	}
@@ -112,7 +114,7 @@ func (c *crash) live() bool {
 	countdown.Store(1 + c.r.Int64N(reach))
 	fs := errorfs.Wrap(c.disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && countdown.Add(-1) == 0 {
-			c.total.midway++
+			midway.Store(true)
 			cut()
 		}
 		return nil
@@ -140,6 +142,9 @@ func (c *crash) live() bool {
 	}
 	cut()
 	c.total.crashes++
+	if midway.Load() {
+		c.total.midway++
+	}
 	c.disk = left
 	return c.compare(floor, syncedThen.Load())
 }
@@ -344,9 +349,13 @@ func (c *crash) values(store *historian.Store) bool {
 	return ok
 }
 
-func crashSeeds(plain uint64) uint64 {
+// seedCount is how many seeds of a test are run: more with MILLRACE_LONG=1, fewer under the race detector.
+func seedCount(plain uint64) uint64 {
 	if long() {
-		return plain * 20
+		plain *= 30
+	}
+	if raced {
+		plain = plain/4 + 1
 	}
 	return plain
 }
@@ -354,7 +363,7 @@ func crashSeeds(plain uint64) uint64 {
 // With fsync every acknowledged value is there after a power cut, once, bit for bit and in order.
 func TestCrashKeepsAcknowledged(t *testing.T) {
 	var total totals
-	for seed := range crashSeeds(70) {
+	for seed := range seedCount(70) {
 		c := &crash{t: t, r: rand.New(rand.NewPCG(seed, 11)), sync: true, claim: true, percent: int(seed%3) * 50, total: &total}
 		c.say = func(format string, a ...any) { t.Errorf("seed %d: %s", seed, fmt.Sprintf(format, a...)) }
 		c.run()
@@ -368,7 +377,7 @@ func TestCrashKeepsAcknowledged(t *testing.T) {
 // Without fsync a power cut leaves the oldest values, without a hole, and all that a sync tick reached.
 func TestCrashWithoutSyncKeepsPrefix(t *testing.T) {
 	var total totals
-	for seed := range crashSeeds(50) {
+	for seed := range seedCount(50) {
 		c := &crash{t: t, r: rand.New(rand.NewPCG(seed, 12)), percent: int(seed%3) * 50, total: &total}
 		c.say = func(format string, a ...any) { t.Errorf("seed %d: %s", seed, fmt.Sprintf(format, a...)) }
 		c.run()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // A group is committed early when it holds this much.
@@ -22,7 +23,8 @@ type group struct {
 	entries  []entry
 	series   []seriesWrite
 	out      *outcome
-	ripe     bool // the committer was told not to wait any longer
+	ripe     bool      // the committer was told not to wait any longer
+	opened   time.Time // when the first share came
 }
 
 // entry is one caller's share.
@@ -181,6 +183,7 @@ func (q *groups) number(g *group, samples []Sample, now int64) {
 // announce tells the committer of the open group. The lock is held.
 func (q *groups) announce(g *group, first bool) {
 	if first {
+		g.opened = time.Now()
 		signal(q.wake)
 	}
 	if !g.ripe && (g.full() || q.quorum > 0 && len(g.entries) >= q.quorum) {
@@ -199,6 +202,13 @@ func (q *groups) callers() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.open.entries)
+}
+
+// opened is since when the open group fills.
+func (q *groups) opened() time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.open.opened
 }
 
 // take gives the open group to the committer and opens the other. Nil means there is nothing to commit.

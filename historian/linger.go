@@ -70,13 +70,19 @@ func (l *linger) wait(q *groups) {
 	start := time.Now()
 	// The rate is that of the last group; a pause since then made it smaller.
 	if l.auto && l.rate*math.Exp(-start.Sub(l.took).Seconds()/rateMemory.Seconds()) < slowRate {
+		gather(q)
+		return
+	}
+	// The window runs from the group's first share. A group that filled while the one before it was being
+	// written has had part of its window already, or all of it.
+	opened := q.opened()
+	left := l.window - start.Sub(opened)
+	if left <= 0 {
 		l.forget(q)
-		// Callers just released may be about to come back: letting them run first spares every second fsync.
-		runtime.Gosched()
 		return
 	}
 	seen := q.callers()
-	l.timer.Reset(min(lingerTick, l.window))
+	l.timer.Reset(min(lingerTick, left))
 	defer l.timer.Stop()
 	for {
 		select {
@@ -86,7 +92,7 @@ func (l *linger) wait(q *groups) {
 		case <-l.timer.C:
 		}
 		now := q.callers()
-		spent := time.Since(start)
+		spent := time.Since(opened)
 		switch {
 		case now == seen:
 			l.fellSilent(q, now)
@@ -97,6 +103,23 @@ func (l *linger) wait(q *groups) {
 		}
 		seen = now
 		l.timer.Reset(min(lingerTick, l.window-spent))
+	}
+}
+
+// gatherTurns bounds how often gather steps aside.
+const gatherTurns = 8
+
+// gather lets callers that were just released and are about to come back run first, as long as some do. It
+// costs microseconds and spares a closed loop every second fsync.
+func gather(q *groups) {
+	quiet := 0
+	for seen, turn := q.callers(), 0; turn < gatherTurns && quiet < 2; turn++ {
+		runtime.Gosched()
+		if now := q.callers(); now != seen {
+			seen, quiet = now, 0
+		} else {
+			quiet++
+		}
 	}
 }
 

@@ -330,10 +330,7 @@ func (m *model) all() {
 // The store must answer as the oracle does, whatever is appended, in whichever order, and whenever heads
 // become chunks or the store is closed and opened again.
 func TestStoreAnswersAsTheOracle(t *testing.T) {
-	seeds := uint64(40)
-	if long() {
-		seeds = 2000
-	}
+	seeds := seedCount(40)
 	asked, read, stored := 0, 0, uint64(0)
 	for seed := range seeds {
 		m := &model{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 8)), fs: vfs.NewMem(), oracle: newOracle(t), receipt: map[historian.Series]int64{}}

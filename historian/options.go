@@ -33,7 +33,7 @@ type Options struct {
 	// Checkpoint says when heads move into chunks. Zero fields take their defaults.
 	Checkpoint CheckpointOptions `koanf:"-"`
 
-	// FS is the disk; nil is the real one.
+	// FS is the disk; nil is the real one, whose log files are warmed at Open.
 	FS vfs.FS `koanf:"-"`
 	// Now is the wall clock that receipt stamps come from; nil is the real one.
 	Now func() time.Time `koanf:"-"`
@@ -48,6 +48,8 @@ type Options struct {
 	// Fatal is called once when the disk refused a write: the process must end. It may be called from any
 	// goroutine and should not call the store. Every append since fails with err.
 	Fatal func(err error) `koanf:"-"`
+
+	warm bool
 }
 
 // PebbleOptions are the config section `historian.pebble`.
@@ -110,6 +112,7 @@ func (o *Options) settle() {
 	if o.MaxLogBytes > 0 {
 		c.LogBytes = min(c.LogBytes, o.MaxLogBytes)
 	}
+	o.warm = o.FS == nil
 	setDefault(&o.FS, vfs.Default)
 	if o.Now == nil {
 		o.Now = time.Now

@@ -95,6 +95,11 @@ func Open(dir string, o Options) (*Store, error) {
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.db.Close(), claim.Release())
 	}
+	if o.warm {
+		if err := s.warmLog(); err != nil {
+			return nil, errors.Join(err, s.db.Close(), claim.Release())
+		}
+	}
 	if s.m, err = newMetrics(o.Registry, s); err != nil {
 		return nil, errors.Join(fmt.Errorf("historian: metrics: %w", err), s.db.Close(), claim.Release())
 	}

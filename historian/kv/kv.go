@@ -16,6 +16,9 @@ import (
 // ErrClosed: the store is closed; nothing was read or written.
 var ErrClosed = errors.New("kv: closed")
 
+// errEmptyKey: Pebble does not seek to one, so none gets in.
+var errEmptyKey = errors.New("kv: apply: a key is empty")
+
 // formatVersion is what the mark file of a new directory says.
 const formatVersion = 1
 
@@ -115,7 +118,7 @@ func (s *Store) Get(key []byte) (value []byte, ok bool, err error) {
 }
 
 // Apply carries out all ops or none, in order; they are fsynced when it returns nil. It keeps none of the
-// slices. After an error the ops may or may not be there.
+// slices. A key is at least one octet. After an error the ops may or may not be there.
 func (s *Store) Apply(ops ...Op) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -128,6 +131,9 @@ func (s *Store) Apply(ops ...Op) error {
 	defer b.Close()
 	for _, op := range ops {
 		var err error
+		if len(op.Key) == 0 {
+			return errEmptyKey
+		}
 		if op.Value == nil {
 			err = b.Delete(op.Key, nil)
 		} else {
@@ -152,7 +158,11 @@ func (s *Store) Scan(prefix []byte, fn func(key, value []byte) bool) error {
 		return err
 	}
 	defer s.inUse.Done()
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefixEnd(prefix)})
+	var bounds pebble.IterOptions
+	if len(prefix) > 0 {
+		bounds = pebble.IterOptions{LowerBound: prefix, UpperBound: prefixEnd(prefix)}
+	}
+	it, err := s.db.NewIter(&bounds)
 	if err != nil {
 		return fmt.Errorf("kv: scan: %w", err)
 	}

@@ -48,6 +48,9 @@ func TestApplyGetScan(t *testing.T) {
 	if err := s.Apply(kv.Op{Key: []byte("b")}, set("c", "1")); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.Apply(set("d", "1"), set("", "1")); err == nil {
+		t.Error("an empty key was taken")
+	}
 	for _, tt := range []struct {
 		prefix string
 		want   []string

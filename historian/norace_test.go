@@ -1,0 +1,5 @@
+//go:build !race
+
+package historian_test
+
+const raced = false
