@@ -134,7 +134,8 @@ func (s *Store) move(w *sealWriter) (moved []movedSeries, err error) {
 }
 
 // finishCheckpoint does what follows from the fence. A start does it again, since a stop may have come
-// between the two.
+// between the two. It is fsynced, because the next checkpoint replaces the fence: were the span rows of this one
+// lost after that, nothing would lead to its chunks.
 func (s *Store) finishCheckpoint() error {
 	b := s.db.NewBatch()
 	defer b.Close()
@@ -149,7 +150,7 @@ func (s *Store) finishCheckpoint() error {
 	if err := b.DeleteRange(appendLogKey(nil, 0), appendLogKey(nil, s.fence.seq+1), nil); err != nil {
 		return err
 	}
-	if err := b.Commit(pebble.NoSync); err != nil {
+	if err := b.Commit(pebble.Sync); err != nil {
 		return err
 	}
 	return s.report.failure()

@@ -85,6 +85,19 @@ func (c *crash) run() {
 	}
 }
 
+// linkFS keeps links and clones apart: MemFS.Link takes the lock of clones twice, for reading, and a clone that
+// asks for it in between makes both wait for ever.
+type linkFS struct {
+	vfs.FS
+	linking *sync.Mutex
+}
+
+func (f linkFS) Link(from, to string) error {
+	f.linking.Lock()
+	defer f.linking.Unlock()
+	return f.FS.Link(from, to)
+}
+
 // live opens a store, works, crashes, and compares what is left; false ends the seed.
 func (c *crash) live() bool {
 	var left *vfs.MemFS
@@ -93,6 +106,7 @@ func (c *crash) live() bool {
 	var crashed atomic.Bool
 	var midway atomic.Bool
 	var once sync.Once
+	var linking sync.Mutex
 	rng := rand.New(rand.NewPCG(c.r.Uint64(), 10)) // of the clone alone: it is made on any goroutine
 	cut := func() {
 		once.Do(func() {
@@ -101,7 +115,9 @@ func (c *crash) live() bool {
 				floor[i] = a.acked.Load()
 			}
 			syncedThen.Store(synced.Load())
+			linking.Lock()
 			left = c.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: c.percent, RNG: rng})
+			linking.Unlock()
 			crashed.Store(true)
 		})
 	}
@@ -112,7 +128,7 @@ func (c *crash) live() bool {
 		reach = 1200
 	}
 	countdown.Store(1 + c.r.Int64N(reach))
-	fs := errorfs.Wrap(c.disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	fs := errorfs.Wrap(linkFS{c.disk, &linking}, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && countdown.Add(-1) == 0 {
 			midway.Store(true)
 			cut()

@@ -246,3 +246,55 @@ func countOwn() int {
 	buf = buf[:runtime.Stack(buf, true)]
 	return strings.Count(string(buf), "created by millrace/historian.")
 }
+
+// TestWithoutSyncWritesASlowFsyncHoldsAcknowledgementsBack keeps the promise that a power cut takes at most
+// 100 ms of acknowledged values, on a disk whose fsync takes longer.
+func TestWithoutSyncWritesASlowFsyncHoldsAcknowledgementsBack(t *testing.T) {
+	var armed atomic.Bool
+	reached, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	fsys := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if armed.Load() && walSync(op) {
+			once.Do(func() { close(reached) })
+			<-release
+		}
+		return nil
+	}))
+	o := options(fsys)
+	o.Pebble.SyncWrites = false
+	s := mustOpen(t, "db", o)
+	id := mustCreate(t, s, "a")
+	armed.Store(true)
+	mustAppend(t, s, at(id, 1, 0)) // acknowledged without an fsync, which begins some time later
+	<-reached
+	var acked atomic.Int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := range int64(1 << 30) {
+			if err := s.Append(context.Background(), []historian.Sample{at(id, 2+n, n)}, nil); err != nil {
+				t.Error(err)
+				return
+			}
+			acked.Add(1)
+			select {
+			case <-release:
+				return
+			default:
+			}
+		}
+	}()
+	// The appends go on for a while and then stop for as long as the fsync hangs.
+	for !s.State().Stalled {
+		runtime.Gosched()
+	}
+	held := acked.Load()
+	for range 100 {
+		runtime.Gosched()
+	}
+	if now := acked.Load(); now != held {
+		t.Errorf("%d values acknowledged while the fsync hung", now-held)
+	}
+	close(release)
+	<-done
+}

@@ -61,11 +61,14 @@ func newMetrics(reg prometheus.Registerer, s *Store) (*metrics, error) {
 		return 0
 	})
 	gauge("synced_lag_seconds", "Age of the oldest acknowledged value that is not fsynced yet.", func() float64 {
-		since := s.unsynced.Load()
+		since := s.syncing.Load()
+		if since == 0 {
+			since = s.unsynced.Load()
+		}
 		if since == 0 {
 			return 0
 		}
-		return time.Since(time.Unix(0, since)).Seconds()
+		return time.Duration(s.stall.ticks() - since).Seconds()
 	})
 	gauge("disk_bytes", "Space the historian takes on disk.", func() float64 { return float64(s.diskBytes.Load()) })
 	gauge("log_bytes", "Log of values that are not in chunks yet.", func() float64 { return float64(s.logBytes.Load()) })

@@ -15,7 +15,7 @@ const pebbleFormat = pebble.FormatValueSeparation
 // pebbleOptions are the settings of DESIGN.md, decision 8.
 func pebbleOptions(fsys vfs.FS, lock *pebble.Lock, r *reporter) *pebble.Options {
 	o := &pebble.Options{
-		FS:                          fsys,
+		FS:                          logFS{fsys},
 		Lock:                        lock,
 		Logger:                      r,
 		FormatMajorVersion:          pebbleFormat,

@@ -28,9 +28,11 @@ const (
 // stall knows whether the store takes values. The watch and the committer change it; appends look at gate.
 type stall struct {
 	gate        atomic.Pointer[gate] // nil when values are taken
-	commitStart atomic.Int64         // unix ns of the commit under way; 0 when there is none
+	commitStart atomic.Int64         // of the commit under way, by ticks; 0 when there is none
 	free        atomic.Uint64
 	writeNanos  atomic.Int64 // spent in stalls that are over
+
+	started time.Time // what ticks counts from
 
 	mu        sync.Mutex
 	disk      bool
@@ -39,6 +41,11 @@ type stall struct {
 	slowSince time.Time // begin of the last slow commit
 	slowUntil time.Time // until when State shows it
 }
+
+func (st *stall) init() { st.started = time.Now() }
+
+// ticks is the time on a clock that nobody sets; never 0.
+func (st *stall) ticks() int64 { return int64(time.Since(st.started)) + 1 }
 
 // gate holds appends back until open is closed.
 type gate struct{ open chan struct{} }
@@ -74,34 +81,39 @@ func (st *stall) regate() {
 	}
 }
 
-func (st *stall) commitBegins(start time.Time) { st.commitStart.Store(start.UnixNano()) }
+func (st *stall) commitBegins() { st.commitStart.Store(st.ticks()) }
 
 func (st *stall) commitEnds(s *Store, start time.Time, took time.Duration) {
 	st.commitStart.Store(0)
-	if took > slowFsync {
+	if took > slowFsync || st.gate.Load() != nil {
 		st.slow(s, start, took)
 	}
 }
 
-// slow notes an fsync that took long and ends the gating if it had come to that.
+// slow notes an fsync if it took long, and ends the gating if it had come to that.
 func (st *stall) slow(s *Store, start time.Time, took time.Duration) {
-	st.writeNanos.Add(int64(took))
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	if st.hung {
+		st.hung = false
+		st.regate()
+	}
+	if took <= slowFsync {
+		return
+	}
+	st.writeNanos.Add(int64(took))
 	if start.After(st.slowUntil) {
 		s.log.Warn("an fsync was slow; every acknowledgement waits for it", "dir", s.dir, "took", took)
 		st.slowSince = start
 	}
 	st.slowUntil = start.Add(took + slowShown)
-	st.hung = false
-	st.regate()
 }
 
 // seconds is the time spent in stalls so far, the one under way included.
 func (st *stall) seconds() float64 {
 	total := st.writeNanos.Load()
 	if start := st.commitStart.Load(); start != 0 {
-		if age := time.Now().UnixNano() - start; age > int64(slowFsync) {
+		if age := st.ticks() - start; age > int64(slowFsync) {
 			total += age
 		}
 	}
@@ -115,15 +127,18 @@ func (st *stall) seconds() float64 {
 
 func (st *stall) state() State {
 	now := time.Now()
-	start := st.commitStart.Load()
+	age := time.Duration(0)
+	if start := st.commitStart.Load(); start != 0 {
+		age = time.Duration(st.ticks() - start)
+	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	out := State{Stalled: st.disk || st.hung, FreeBytes: st.free.Load()}
 	switch {
 	case st.disk:
 		out.Why, out.Since = whyDiskLow, st.diskSince
-	case start != 0 && now.UnixNano()-start > int64(slowFsync):
-		out.Why, out.Since = whyFsync, time.Unix(0, start)
+	case age > slowFsync:
+		out.Why, out.Since = whyFsync, now.Add(-age)
 	case now.Before(st.slowUntil):
 		out.Why, out.Since = whyFsync, st.slowSince
 	}
@@ -182,7 +197,7 @@ func (s *Store) watchSpace() {
 func (s *Store) watchCommit() {
 	st := &s.stall
 	start := st.commitStart.Load()
-	if start == 0 || time.Now().UnixNano()-start < int64(hungFsync) {
+	if start == 0 || st.ticks()-start < int64(hungFsync) {
 		return
 	}
 	st.mu.Lock()

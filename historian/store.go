@@ -45,7 +45,9 @@ type Store struct {
 	logValues atomic.Int64
 
 	lastSeq, syncedSeq atomic.Uint64
-	unsynced           atomic.Int64 // unix ns of the oldest commit not yet fsynced; 0 when there is none
+	unsynced           atomic.Int64 // ticks of the oldest commit that no fsync covers; 0 when there is none
+	syncing            atomic.Int64 // the same of the fsync under way
+	syncMu             sync.Mutex   // held during an fsync of syncLog
 	diskBytes          atomic.Uint64
 	seriesCount        atomic.Int64
 
@@ -89,6 +91,7 @@ func Open(dir string, o Options) (*Store, error) {
 		wakeSync:       make(chan struct{}, 1),
 		stop:           make(chan struct{}),
 	}
+	s.stall.init()
 	if s.db, err = pebble.Open(dir, pebbleOptions(o.FS, claim.Lock(), s.report)); err != nil {
 		return nil, errors.Join(claim.Explain(err), claim.Release())
 	}
