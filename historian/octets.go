@@ -68,16 +68,6 @@ func (o *octets) take(n uint64) []byte {
 	return t
 }
 
-// count reads a number of things of which each takes at least one octet of what follows.
-func (o *octets) count() int {
-	n := o.uvarint()
-	if n > uint64(len(o.b)) {
-		o.fail()
-		return 0
-	}
-	return int(n)
-}
-
 func zigzag(i int64) uint64   { return uint64(i)<<1 ^ uint64(i>>63) }
 func unzigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
 
