@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"slices"
 	"sync"
@@ -41,6 +42,7 @@ type Broker struct {
 	log     *slog.Logger
 	now     func() time.Time
 	metrics *metrics
+	seed    maphash.Seed // of frame hashes
 	library *mqtt.Server
 	ctx     context.Context // parent of every Accept; set by Serve
 
@@ -75,7 +77,7 @@ func Open(o Options, in Ingress, users SignIn) (*Broker, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Broker{o: o, in: in, users: users, log: o.Log.With("part", "broker"), now: o.Now,
-		claims: claims{holders: map[string]*claim{}}, sessions: map[string]*session{}}
+		seed: maphash.MakeSeed(), claims: claims{holders: map[string]*claim{}}, sessions: map[string]*session{}}
 	var err error
 	if b.library, err = newLibrary(b); err != nil {
 		return nil, fmt.Errorf("broker: set up the mqtt library: %w", err)

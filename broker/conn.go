@@ -45,6 +45,7 @@ type conn struct {
 	session     *session
 	source      *uns.Source
 	topics      topicCache
+	seenIDs     seenIDs
 	aliases     [topicAliasMaximum]*topicEntry
 	publish     publish // the frame in hand
 	items       []item

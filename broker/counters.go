@@ -79,13 +79,14 @@ type metrics struct {
 	ended      [len(endNames)]atomic.Uint64
 	refused    atomic.Uint64
 	turnedAway atomic.Uint64
+	duplicates atomic.Uint64
 	panics     atomic.Uint64
 	leaks      atomic.Uint64
 
 	b    *Broker
 	desc struct {
 		connections, received, sent, bytesIn, bytesOut, dropped, stored *prometheus.Desc
-		ended, refused, turnedAway, panics, leaks                       *prometheus.Desc
+		ended, refused, turnedAway, panics, leaks, duplicates           *prometheus.Desc
 	}
 }
 
@@ -105,6 +106,7 @@ func newMetrics(reg prometheus.Registerer, b *Broker) (*metrics, error) {
 	m.desc.ended = d("millrace_broker_sessions_ended_total", "Sessions ended by the box, by reason.", []string{"reason"}, nil)
 	m.desc.refused = d("millrace_broker_connects_refused_total", "CONNECT packets refused.", nil, nil)
 	m.desc.turnedAway = d("millrace_broker_connections_turned_away_total", "Connections closed at once because too many are open.", nil, nil)
+	m.desc.duplicates = d("millrace_broker_duplicates_total", "Retransmissions of what was stored already: acknowledged, not stored again.", nil, nil)
 	m.desc.panics = d("millrace_broker_contained_panics_total", "Panics on a connection that were contained.", nil, nil)
 	m.desc.leaks = d("millrace_broker_leaked_packets_total", "Message packets that reached the control plane; always 0.", nil, nil)
 	return m, reg.Register(m)
@@ -117,7 +119,7 @@ func (m *metrics) shard() *shard { return &m.shards[m.turn.Add(1)%uint32(len(m.s
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	d := &m.desc
 	for _, desc := range []*prometheus.Desc{d.connections, d.received, d.sent, d.bytesIn, d.bytesOut, d.dropped, d.stored,
-		d.ended, d.refused, d.turnedAway, d.panics, d.leaks} {
+		d.ended, d.refused, d.turnedAway, d.panics, d.leaks, d.duplicates} {
 		ch <- desc
 	}
 }
@@ -148,6 +150,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	counter(d.bytesOut, bytesOut)
 	counter(d.refused, m.refused.Load())
 	counter(d.turnedAway, m.turnedAway.Load())
+	counter(d.duplicates, m.duplicates.Load())
 	counter(d.panics, m.panics.Load())
 	counter(d.leaks, m.leaks.Load())
 	for i, name := range dropNames {

@@ -96,6 +96,7 @@ func header(b []byte) (size, head int) {
 
 // publish is a parsed inbound PUBLISH. Its slices point into the read buffer.
 type publish struct {
+	dup         bool
 	qos         byte
 	retain      bool
 	hasAlias    bool
@@ -115,7 +116,7 @@ var publishProperties = setOf(propPayloadFormat, propMessageExpiry, propContentT
 // parse reads the body of a PUBLISH; code is 0 or why the connection ends. The topic's characters are not checked here:
 // a topic that was met before has been checked then.
 func (p *publish) parse(flags byte, b []byte, version byte) (code byte) {
-	*p = publish{qos: flags >> 1 & 3, retain: flags&1 != 0}
+	*p = publish{qos: flags >> 1 & 3, retain: flags&1 != 0, dup: flags&8 != 0}
 	if p.qos == 3 || (p.qos == 0 && flags&8 != 0) { // [MQTT-3.3.1-4] [MQTT-3.3.1-2]
 		return codeMalformed
 	}

@@ -29,7 +29,9 @@ type item struct {
 	entry       *topicEntry
 	at          int // index in batch.Messages; -1: an ordinary message
 	id          uint16
+	hash        uint32 // of the frame, for QoS 1
 	qos         byte
+	again       bool // a retransmission of what is stored: acknowledged and nothing else
 	retain      bool
 	properties  []byte
 	payload     []byte
@@ -50,6 +52,19 @@ func (c *conn) take(flags byte, body []byte) (code byte) {
 	if policy == nil {
 		return codeNotAuthorized
 	}
+	hash := uint32(0)
+	if p.qos == 1 {
+		hash = c.b.frameHash(body)
+		if p.dup {
+			if !c.settle() { // what it repeats may be in this very batch
+				return codeUnspecified
+			}
+			if c.seenIDs.has(p.id, hash) {
+				c.items = append(c.items, item{at: -1, id: p.id, qos: 1, again: true})
+				return 0
+			}
+		}
+	}
 	e, code := c.entry(p)
 	if code != 0 {
 		return code
@@ -57,7 +72,7 @@ func (c *conn) take(flags byte, body []byte) (code byte) {
 	if e.policy != policy {
 		c.check(e, policy)
 	}
-	it := item{entry: e, at: -1, id: p.id, qos: p.qos}
+	it := item{entry: e, at: -1, id: p.id, qos: p.qos, hash: hash}
 	if e.ordinary() {
 		it.retain, it.properties, it.payload = p.retain, p.properties, p.payload
 	} else {
@@ -184,7 +199,11 @@ func (c *conn) acknowledge() {
 		it := &c.items[i]
 		switch {
 		case it.at < 0:
+			if it.again {
+				c.b.metrics.duplicates.Add(1)
+			}
 			if it.qos > 0 {
+				c.remember(it)
 				c.acks = appendAck(c.acks, it.id, codeSuccess, c.version)
 			}
 		default:
@@ -193,6 +212,9 @@ func (c *conn) acknowledge() {
 				it.entry.value = m.Topic
 			}
 			if it.qos > 0 {
+				if m.Verdict.OK() {
+					c.remember(it)
+				}
 				c.acks = c.appendVerdictAck(c.acks, it.id, m.Verdict)
 			}
 		}
@@ -203,6 +225,13 @@ func (c *conn) acknowledge() {
 	}
 }
 
+// remember notes a publish that is done, for the retransmission that may follow.
+func (c *conn) remember(it *item) {
+	if !it.again {
+		c.seenIDs.add(it.id, it.hash, c.b.o.Limits.ReceiveMaximum)
+	}
+}
+
 // announce delivers: values first through uns, then ordinary messages, then verdicts.
 func (c *conn) announce() {
 	if len(c.batch.Messages) > 0 {
@@ -210,6 +239,9 @@ func (c *conn) announce() {
 	}
 	for i := range c.items {
 		it := &c.items[i]
+		if it.again {
+			continue
+		}
 		if it.at < 0 {
 			c.b.deliverOrdinary(c, it)
 		} else if it.response != nil {

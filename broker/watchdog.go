@@ -3,12 +3,12 @@ package broker
 import "time"
 
 const (
-	watchEvery   = time.Second
+	watchEvery   = 250 * time.Millisecond
 	storeTimeout = 30 * time.Second // a batch may wait that long for the store
 	forceAfter   = 2 * time.Second  // an ejected connection may take that long to settle its batch
 )
 
-// watch looks after every connection once a second until stop: one goroutine instead of a timer per connection.
+// watch looks after every connection every watchEvery until stop: one goroutine instead of a timer per connection.
 func (b *Broker) watch(stop <-chan struct{}) {
 	t := time.NewTicker(watchEvery)
 	defer t.Stop()
