@@ -1,9 +1,11 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"millrace/auth"
@@ -56,6 +58,9 @@ func (w *Web) addPublish() {
 			if err != nil {
 				return nil, err
 			}
+			if key := repeatedKey(in.RawBody); key != "" {
+				return nil, invalid(key, "the key "+key+" is there twice", "send each key once")
+			}
 			var ask exactPublish
 			if err := strictJSON(in.RawBody, &ask); err != nil {
 				return nil, problem(http.StatusBadRequest, "malformed", "the body cannot be read: "+jsonFault(err), `send for example {"topic":"line1/press/temp","value":21.5}`)
@@ -96,6 +101,33 @@ func (w *Web) publish(ctx context.Context, c *caller, workspace string, ask *exa
 		stored = &batch.Samples[got.At]
 	}
 	return writtenJSON(append(uns.AppendVerdict(nil, path, got.Verdict, stored), '\n')), nil
+}
+
+// repeatedKey names a key that a JSON object has twice, as encoding/json would silently take the last of. Nested
+// objects are values and stay as they are.
+func repeatedKey(body []byte) string {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return ""
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		t, err := d.Token()
+		key, ok := t.(string)
+		if err != nil || !ok {
+			return ""
+		}
+		key = strings.ToLower(key) // as encoding/json matches them
+		if seen[key] {
+			return key
+		}
+		seen[key] = true
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			return ""
+		}
+	}
+	return ""
 }
 
 // sourceName is whose rate and counters a publish goes to. API clients share theirs with their MQTT sessions;

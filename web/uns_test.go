@@ -129,6 +129,8 @@ func TestPublishAnswersTheVerdict(t *testing.T) {
 		t.Errorf("the client's page counts %d refusals by grant", n)
 	}
 	b.call(auth.RoleOperator, "POST", "/uns/publish").json(`{"value":1}`).do().refused(t, 422, "invalid", "topic")
+	b.call(auth.RoleOperator, "POST", "/uns/publish").json(`{"topic":"a","value":1,"value":2}`).do().refused(t, 422, "invalid", "value")
+	b.call(auth.RoleOperator, "POST", "/uns/publish").json(`{"topic":"a","Topic":"b","value":1}`).do().refused(t, 422, "invalid", "topic")
 	b.call(auth.RoleOperator, "POST", "/uns/publish").json(`{"topic":"a"}`).do().refused(t, 422, "invalid", "value")
 	b.call(auth.RoleOperator, "POST", "/uns/publish").json(`{"topic":"a","value":01}`).do().refused(t, 400, "malformed", "")
 	b.call(auth.RoleOperator, "POST", "/uns/publish").json(`{"topic":"a","value":1,"qualty":"good"}`).do().refused(t, 400, "malformed", "")

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sys/unix"
 )
 
 // box is every part of one running Millrace, wired. Nothing below cmd may import it. Several can live in one
@@ -92,16 +95,65 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 	return b, err
 }
 
-// checkData makes the data folder, or says why it cannot be used.
+// oursInData are names that a data folder may hold. One of the first two makes it ours; the others may be there before
+// the first start.
+var oursInData = []string{"historian", "records", "admin.sock", "config.yaml", "lost+found"}
+
+// startReserve is what must be free to open the stores beside what replay of their logs may write. Pebble retries a
+// flush that finds no room for ever, so a start on a full disk would neither succeed nor end.
+const startReserve = 8 << 20
+
+// checkData makes the data folder, or says why it cannot be used. A folder with other people's files is left alone.
 func checkData(dir string) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("data: cannot make %s: %w; name a folder that can be written with --data", dir, plain(err))
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("data: cannot read %s: %w; mend its owner or mode, or name another with --data", dir, plain(err))
+	}
+	ours, stranger := false, ""
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == "historian" || name == "records":
+			ours = true
+		case !slices.Contains(oursInData, name) && !strings.HasPrefix(name, "."):
+			stranger = name
+		}
+	}
+	if stranger != "" && !ours {
+		return fmt.Errorf("data: %s holds other files (%s) and nothing of ours; name an empty folder with --data", dir, stranger)
+	}
+	if free, need := freeSpace(dir), startReserve+logBytes(dir); free >= 0 && free < need {
+		return fmt.Errorf("data: %s has %d KiB free and a start needs %d KiB; free some space, then start again", dir, free>>10, need>>10)
 	}
 	probe, err := os.CreateTemp(dir, ".probe-*")
 	if err != nil {
 		return fmt.Errorf("data: cannot write in %s: %w; mend its owner or mode, or name another with --data", dir, plain(err))
 	}
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// freeSpace is what an ordinary user may still write at dir, -1 where the file system does not tell.
+func freeSpace(dir string) int64 {
+	var s unix.Statfs_t
+	if unix.Statfs(dir, &s) != nil {
+		return -1
+	}
+	return int64(s.Bavail) * s.Bsize
+}
+
+// logBytes is the size of the stores' logs, which replay may write once more as tables.
+func logBytes(dir string) (sum int64) {
+	for _, store := range []string{"historian", "records"} {
+		logs, _ := filepath.Glob(filepath.Join(dir, store, "*.log")) // the pattern is a good one
+		for _, name := range logs {
+			if info, err := os.Stat(name); err == nil {
+				sum += info.Size()
+			}
+		}
+	}
+	return sum
 }
 
 // plain leaves out the path an fs error repeats.

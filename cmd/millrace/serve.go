@@ -107,7 +107,11 @@ func (h *heldLog) letGo() {
 
 // oneLine folds joined errors into the one line that a supervisor's log shows.
 func oneLine(err error) error {
-	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if most := 600; len(text) > most { // a library's dump: its head names the fault, its tail the remedy
+		text = strings.ToValidUTF8(text[:most*2/3]+" … "+text[len(text)-most/3:], "")
+	}
+	return errors.New(text)
 }
 
 // dialable gives the address of a listener on every interface as one that can be dialled from here.
