@@ -69,8 +69,10 @@ func (c *committer) commit(g *group) error {
 		how = pebble.Sync
 	}
 	start := time.Now()
+	size := c.batch.Len()
 	s.stall.commitBegins()
 	err := c.batch.Commit(how)
+	s.stall.wrote(s, size)
 	if since := s.syncing.Load(); since != 0 && s.stall.ticks()-since > int64(maxUnsynced) {
 		// The fsync is slower than the promise allows: these values wait for it.
 		s.syncMu.Lock()

@@ -1,6 +1,7 @@
 package historian_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"runtime"
@@ -78,10 +79,10 @@ func TestAppendWaitsForFsync(t *testing.T) {
 
 func TestLowDiskHoldsAppendsBackUntilThereIsRoom(t *testing.T) {
 	var free atomic.Uint64
-	free.Store(1000)
+	free.Store(2_000_000)
 	tick := make(chan time.Time)
 	o := options(vfs.NewMem())
-	o.MinFreeSpace = 1000
+	o.MinFreeSpace = 1_000_000
 	o.Free = func(string) (uint64, error) { return free.Load(), nil }
 	o.Tick = tick
 	s := mustOpen(t, "db", o)
@@ -93,9 +94,9 @@ func TestLowDiskHoldsAppendsBackUntilThereIsRoom(t *testing.T) {
 		tick <- time.Now()
 		tick <- time.Now() // taken only when the first one is dealt with
 	}
-	poll(999)
+	poll(999_999)
 	st := s.State()
-	if !st.Stalled || st.Why != "disk_low" || st.FreeBytes != 999 {
+	if !st.Stalled || st.Why != "disk_low" || st.FreeBytes != 999_999 {
 		t.Fatalf("state %+v, want stalled by disk_low", st)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -103,13 +104,13 @@ func TestLowDiskHoldsAppendsBackUntilThereIsRoom(t *testing.T) {
 	if err := s.Append(ctx, []historian.Sample{at(id, 2, 2)}, nil); !errors.Is(err, historian.ErrStalled) {
 		t.Fatalf("append on a full disk: %v, want ErrStalled", err)
 	}
-	poll(1050)
+	poll(1_050_000)
 	if !s.State().Stalled {
 		t.Error("resumed within the margin; it would flutter")
 	}
 	done := make(chan error)
 	go func() { done <- s.Append(context.Background(), []historian.Sample{at(id, 3, 3)}, nil) }()
-	poll(1100)
+	poll(1_100_000)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -119,6 +120,40 @@ func TestLowDiskHoldsAppendsBackUntilThereIsRoom(t *testing.T) {
 	if got := all(t, s, id, 10, false); len(got) != 2 {
 		t.Errorf("stored %v, want 1 and 3", got)
 	}
+}
+
+// Large values must not run past the watermark between two looks at the disk.
+func TestCommitsCountAgainstTheSpaceSeenLast(t *testing.T) {
+	tick := make(chan time.Time)
+	o := options(vfs.NewMem())
+	o.MinFreeSpace = 1_000_000
+	o.Free = func(string) (uint64, error) { return 1_150_000, nil }
+	o.Tick = tick
+	s := mustOpen(t, "db", o)
+	id := mustCreate(t, s, "a")
+	big := at(id, 1, 1)
+	big.Value = historian.Value{Kind: historian.Text, Raw: bytes.Repeat([]byte("x"), 20_000)}
+	stored := 0
+	for ; stored < 100; stored++ {
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		err := s.Append(ctx, []historian.Sample{big}, nil)
+		cancel()
+		if errors.Is(err, historian.ErrStalled) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if stored < 1 || stored > 7 { // 150,000 of room, 20,000 each, twice over in log and table
+		t.Errorf("%d values of 20,000 octets went into 150,000 octets of room before anybody looked", stored)
+	}
+	if st := s.State(); !st.Stalled || st.Why != "disk_low" {
+		t.Errorf("state %+v", st)
+	}
+	tick <- time.Now()
+	tick <- time.Now()
+	mustAppend(t, s, big) // the look found the room still there
 }
 
 func TestNothingIsAcknowledgedAfterAWriteError(t *testing.T) {

@@ -12,14 +12,20 @@ import (
 // pebbleFormat is pinned: Pebble's own "newest" moves with its version, and a directory never goes back.
 const pebbleFormat = pebble.FormatValueSeparation
 
+// memTable is 16 MiB, and less on a disk with little room: its log is reserved at once, and up to five used logs are
+// kept for use again, so that a large one could run a small disk past its watermark by itself.
+func memTable(free uint64) uint64 {
+	return min(max(free/64, 1<<20), 16<<20)
+}
+
 // pebbleOptions are the settings of DESIGN.md, decision 8.
-func pebbleOptions(fsys vfs.FS, lock *pebble.Lock, r *reporter) *pebble.Options {
+func pebbleOptions(fsys vfs.FS, lock *pebble.Lock, r *reporter, free uint64) *pebble.Options {
 	o := &pebble.Options{
 		FS:                          logFS{fsys},
 		Lock:                        lock,
 		Logger:                      r,
 		FormatMajorVersion:          pebbleFormat,
-		MemTableSize:                16 << 20,
+		MemTableSize:                memTable(free),
 		MemTableStopWritesThreshold: 4,
 		CacheSize:                   32 << 20,
 		L0CompactionThreshold:       4,

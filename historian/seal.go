@@ -55,7 +55,7 @@ func (w *sealWriter) create(name string, level int) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := pebbleOptions(fsys, nil, w.s.report)
+	o := pebbleOptions(fsys, nil, w.s.report, w.s.roomAtOpen())
 	o.EnsureDefaults()
 	t.w = sstable.NewWriter(objstorageprovider.NewFileWritable(f), o.MakeWriterOptions(level, w.s.db.TableFormat()))
 	return t, nil

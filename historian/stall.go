@@ -30,7 +30,8 @@ type stall struct {
 	gate        atomic.Pointer[gate] // nil when values are taken
 	commitStart atomic.Int64         // of the commit under way, by ticks; 0 when there is none
 	free        atomic.Uint64
-	writeNanos  atomic.Int64 // spent in stalls that are over
+	spent       atomic.Uint64 // what commits since the last look at free may have used of it
+	writeNanos  atomic.Int64  // spent in stalls that are over
 
 	started time.Time // what ticks counts from
 
@@ -172,11 +173,12 @@ func (s *Store) watchLoop() {
 // watchSpace stalls the store before the disk is full: Pebble cannot go on after a write that finds no room.
 // It resumes with a tenth more, so that it does not flutter.
 func (s *Store) watchSpace() {
+	st := &s.stall
+	st.spent.Store(0) // before the look: what is committed meanwhile counts twice rather than not at all
 	free, err := s.o.Free(s.dir)
 	if err != nil {
 		return // the file system cannot tell; nothing to hold back for
 	}
-	st := &s.stall
 	st.free.Store(free)
 	low := uint64(s.o.MinFreeSpace)
 	st.mu.Lock()
@@ -191,6 +193,26 @@ func (s *Store) watchSpace() {
 		s.log.Info("the disk has room again", "dir", s.dir, "free", free)
 	}
 	st.regate()
+}
+
+// spaceFactor is how much of the disk a committed octet may take at once: in the log, and again in the table that
+// its memtable becomes, with room for the pages of small writes.
+const spaceFactor = 3
+
+// wrote counts a commit of n octets against the free space seen last, so that large values cannot run past the
+// watermark between two looks.
+func (st *stall) wrote(s *Store, n int) {
+	spent, free, low := st.spent.Add(uint64(n)*spaceFactor), st.free.Load(), uint64(s.o.MinFreeSpace)
+	if low == 0 || free == 0 || free >= low+spent || st.gate.Load() != nil {
+		return
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if !st.disk {
+		st.disk, st.diskSince = true, time.Now()
+		s.log.Warn("the disk may be low; no value is taken until it was looked at again", "dir", s.dir, "free", free, "wanted", low)
+		st.regate()
+	}
 }
 
 // watchCommit stalls the store while an fsync hangs.

@@ -92,13 +92,13 @@ func Open(dir string, o Options) (*Store, error) {
 		stop:           make(chan struct{}),
 	}
 	s.stall.init()
-	if s.db, err = pebble.Open(dir, pebbleOptions(o.FS, claim.Lock(), s.report)); err != nil {
+	if s.db, err = pebble.Open(dir, pebbleOptions(o.FS, claim.Lock(), s.report, s.roomAtOpen())); err != nil {
 		return nil, errors.Join(claim.Explain(err), claim.Release())
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.db.Close(), claim.Release())
 	}
-	if o.warm {
+	if o.warm && s.roomToWarm() {
 		if err := s.warmLog(); err != nil {
 			return nil, errors.Join(err, s.db.Close(), claim.Release())
 		}
@@ -165,7 +165,7 @@ const restLogBytes = 1 << 20
 // dropLogFiles removes the write-ahead log files that Pebble keeps for reuse, up to 5 of 16 MB each. They are
 // empty after the flush; Pebble removes them at a start and at no other time.
 func (s *Store) dropLogFiles() error {
-	db, err := pebble.Open(s.dir, pebbleOptions(s.o.FS, s.claim.Lock(), s.report))
+	db, err := pebble.Open(s.dir, pebbleOptions(s.o.FS, s.claim.Lock(), s.report, s.roomAtOpen()))
 	if err == nil {
 		err = db.Close()
 	}

@@ -2,6 +2,7 @@ package historian
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -13,6 +14,21 @@ const (
 	warmLogs     = 2
 	warmPiece    = 1 << 20
 )
+
+// roomAtOpen is the free space that sizes the memtable; all there is where the disk does not tell.
+func (s *Store) roomAtOpen() uint64 {
+	free, err := s.o.Free(s.dir)
+	if err != nil {
+		return math.MaxUint64
+	}
+	return free
+}
+
+// roomToWarm says whether the disk is far from its watermark; a small or full one has better uses for its space.
+func (s *Store) roomToWarm() bool {
+	free, err := s.o.Free(s.dir)
+	return err == nil && free >= uint64(s.o.MinFreeSpace)+8*warmLogs*warmLogBytes
+}
 
 // warmLog makes log files that have been written once, for Pebble to use again. An fsync into such a file
 // writes its pages and nothing else. One into a file that grows, or whose blocks were only reserved, also
