@@ -29,7 +29,7 @@ unit: ## every package, shuffled
 	go test -shuffle=on -timeout 10m $$(go list ./... | grep -v /cmd/)
 
 race: ## the same under the race detector
-	go test -race -short -timeout 15m $$(go list ./... | grep -v /cmd/)
+	go test -race -short -timeout 15m ./...
 
 walk: build ## the binary on real ports: walk, scripts, order of imports
 	go test -timeout 10m ./cmd/...
