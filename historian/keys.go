@@ -44,6 +44,7 @@ const (
 	metaFormat = "Mformat"
 	metaClean  = "Mclean"
 	metaSpan   = "Mspan"
+	metaFiller = "Mw" // only ever deleted, see warm.go
 )
 
 // fenceSeries is the id that no series gets: its head row is the fence of the last checkpoint.

@@ -12,7 +12,7 @@ const (
 	// rateMemory is the time constant of the moving rate.
 	rateMemory = 100 * time.Millisecond
 	// autoWindowSync and autoWindow are how long a group may fill when the window is auto.
-	autoWindowSync = 5 * time.Millisecond
+	autoWindowSync = 4 * time.Millisecond
 	autoWindow     = time.Millisecond
 	// lingerTick is how often a filling group is looked at. An idle Go process wakes no finer than about 1 ms.
 	lingerTick = time.Millisecond

@@ -92,14 +92,15 @@ func Open(dir string, o Options) (*Store, error) {
 		stop:           make(chan struct{}),
 	}
 	s.stall.init()
-	if s.db, err = pebble.Open(dir, pebbleOptions(o.FS, claim.Lock(), s.report, s.roomAtOpen())); err != nil {
+	room := s.roomAtOpen()
+	if s.db, err = pebble.Open(dir, pebbleOptions(o.FS, claim.Lock(), s.report, room)); err != nil {
 		return nil, errors.Join(claim.Explain(err), claim.Release())
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.db.Close(), claim.Release())
 	}
 	if o.warm && s.roomToWarm() {
-		if err := s.warmLog(); err != nil {
+		if err := s.warmLog(room); err != nil {
 			return nil, errors.Join(err, s.db.Close(), claim.Release())
 		}
 	}

@@ -22,6 +22,7 @@ type FleetOptions struct {
 	Devices      int
 	Tags         int    // topics per device
 	Inflight     int    // unacknowledged publishes per device
+	Burst        int    // paced values a device sends together when its turn comes
 	Version      byte   // 4 or 5
 	VerdictEvery int    // 1 in so many asks for a verdict on a response topic; 0 = none
 	Seed         uint64 // of the values
@@ -35,7 +36,7 @@ type FleetOptions struct {
 
 // DefaultFleetOptions is the fleet of the reference workload: 1,000 devices × 10 tags, 16 in flight.
 func DefaultFleetOptions() FleetOptions {
-	return FleetOptions{Namespace: "mHv1.0", Workspace: "main", Devices: 1000, Tags: 10, Inflight: 16, Version: version5,
+	return FleetOptions{Namespace: "mHv1.0", Workspace: "main", Devices: 1000, Tags: 10, Inflight: 16, Burst: 1, Version: version5,
 		VerdictEvery: 100, Seed: 1, ConnectRate: 800, KeepAlive: time.Minute, Retry: true}
 }
 
@@ -50,6 +51,7 @@ func (o *FleetOptions) Validate() error {
 	within("devices", o.Devices, 1, 50000)
 	within("tags", o.Tags, 1, 10000)
 	within("inflight", o.Inflight, 1, 65535)
+	within("burst", o.Burst, 1, owedLimit)
 	within("connectRate", o.ConnectRate, 1, 1000000)
 	within("verdictEvery", o.VerdictEvery, 0, 1<<30)
 	if o.Version != version311 && o.Version != version5 {
@@ -95,6 +97,7 @@ type Fleet struct {
 	poll     int
 	mode     mode
 	rate     float64
+	burst    int
 	due      float64
 	turn     int
 	paceAt   int64
@@ -124,7 +127,7 @@ func NewFleet(o FleetOptions) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{o: o, address: address, calls: make(chan func()), ended: make(chan struct{}), stats: newStats(), buffer: make([]byte, 256<<10)}
+	f := &Fleet{o: o, burst: o.Burst, address: address, calls: make(chan func()), ended: make(chan struct{}), stats: newStats(), buffer: make([]byte, 256<<10)}
 	for i := range o.Devices {
 		f.sessions = append(f.sessions, f.newDevice(i))
 	}
@@ -251,6 +254,9 @@ func (f *Fleet) set(m mode, rate float64) error {
 	})
 }
 
+// together changes how many paced values a device sends when its turn comes.
+func (f *Fleet) together(values int) error { return f.call(func() { f.burst = values }) }
+
 // take returns the counts since the last take.
 func (f *Fleet) take() (*stats, error) {
 	var s *stats
@@ -285,23 +291,21 @@ func (f *Fleet) unsubscribe() error {
 	})
 }
 
-// pace hands the values that have come due to the devices in turn, one each.
+// pace hands the values that have come due to the devices in turn, a burst each.
 func (f *Fleet) pace(t int64) {
 	if f.mode != modePaced {
 		return
 	}
 	f.due += f.rate * float64(t-f.paceAt) / 1e9
 	f.paceAt = t
-	for ; f.due >= 1; f.due-- {
+	for burst := float64(f.burst); f.due >= burst; f.due -= burst {
 		s := f.sessions[f.turn]
 		if f.turn++; f.turn == f.o.Devices {
 			f.turn = 0
 		}
-		if s.device.owed >= owedLimit {
-			f.stats.Skipped++
-			continue
-		}
-		s.device.owed++
+		take := min(f.burst, owedLimit-s.device.owed)
+		f.stats.Skipped += uint64(f.burst - take)
+		s.device.owed += take
 		if s.step == stepReady {
 			f.pump(s, t)
 		}

@@ -20,6 +20,7 @@ type IngestOptions struct {
 	Closed      time.Duration `name:"closed" default:"10s" help:"Length of the closed loop (every window kept full); 0 = none."`
 	Hold        time.Duration `name:"hold" default:"0s" help:"Length of the hold at the highest step that met the guaranteed rule; 0 = none."`
 	Drain       time.Duration `name:"drain" default:"30s" help:"How long to wait for the last acknowledgements."`
+	Burst       int           `name:"burst" default:"1" help:"Paced values a device sends together when its turn comes; its number of tags is a device that reports all of them at once."`
 	Subscribers int           `name:"subscribers" default:"0" help:"QoS 1 subscribers on everything."`
 	Reader      bool          `name:"reader" help:"Also read a raw hour of one topic again and again during the steps."`
 	NoSync      bool          `name:"no-sync" help:"Box of its own: acknowledge before fsync (historian.pebble.syncWrites false)."`
@@ -30,12 +31,12 @@ type IngestOptions struct {
 // DefaultIngestOptions is the reference workload in short steps.
 func DefaultIngestOptions() IngestOptions {
 	return IngestOptions{LoadOptions: defaultLoadOptions(), Devices: 1000, Rates: []float64{5000, 10000, 20000},
-		Stretch: 20 * time.Second, Warm: 5 * time.Second, Closed: 10 * time.Second, Drain: 30 * time.Second}
+		Stretch: 20 * time.Second, Warm: 5 * time.Second, Closed: 10 * time.Second, Burst: 1, Drain: 30 * time.Second}
 }
 
 // Validate reports every fault.
 func (o *IngestOptions) Validate() error {
-	fleet := o.fleet(o.Devices)
+	fleet := o.load()
 	faults := []error{fleet.Validate()}
 	if len(o.Rates) == 0 {
 		faults = append(faults, errors.New("perf.rates: at least one is needed"))
@@ -57,6 +58,12 @@ func (o *IngestOptions) Validate() error {
 		faults = append(faults, fmt.Errorf("perf.mqtt: %q with --url %q: a running box needs both", o.MQTT, o.URL))
 	}
 	return errors.Join(faults...)
+}
+
+func (o *IngestOptions) load() FleetOptions {
+	f := o.fleet(o.Devices)
+	f.Burst = o.Burst
+	return f
 }
 
 // guaranteed is the reference's rule for a rate to size by.
@@ -87,7 +94,7 @@ func Ingest(ctx context.Context, o IngestOptions, progress io.Writer) (Report, e
 		return r, err
 	}
 	defer b.abandon()
-	r.Setup = append(setupOf(o.fleet(o.Devices), o.NoSync), o.setup()...)
+	r.Setup = append(setupOf(o.load(), o.NoSync), o.setup()...)
 	if err := o.run(ctx, b, &r, progress); err != nil {
 		return r, err
 	}
@@ -108,9 +115,14 @@ func setupOf(o FleetOptions, noSync bool) []string {
 	if noSync {
 		mode = "historian.pebble.syncWrites false: acknowledged before fsync"
 	}
+	turn := "Paced values go to the devices in turn, one each."
+	if o.Burst > 1 {
+		turn = fmt.Sprintf("Paced values go to the devices in turn, %d each.", o.Burst)
+	}
 	return []string{
 		fmt.Sprintf("%d devices × %d tags = %d topics, MQTT protocol level %d, QoS 1, one value per message, at most %d in flight per device; 1 publish in %d asks for a verdict.",
 			o.Devices, o.Tags, o.Devices*o.Tags, o.Version, o.Inflight, o.VerdictEvery),
+		turn,
 		"Per device of ten tags: 3 drifting (1 decimal), 3 noisy (2 decimals), 2 counters, 1 state 0 to 5, 1 boolean; payload {\"value\": 42.7}, published to the device's inbox.",
 		"Every device signs in as its own API client, whose one grant covers its own branch.",
 		"Both ingress rates are off (uns.ingress.perClientRatePerSec 0, uns.ingress.perWorkspaceRatePerSec 0).",
@@ -119,7 +131,7 @@ func setupOf(o FleetOptions, noSync bool) []string {
 }
 
 func (o *IngestOptions) run(ctx context.Context, b *box, r *Report, progress io.Writer) error {
-	n, err := openBench(ctx, b, o.fleet(o.Devices), progress)
+	n, err := openBench(ctx, b, o.load(), progress)
 	if err != nil {
 		return err
 	}

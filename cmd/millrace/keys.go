@@ -14,7 +14,7 @@ var keyWhy = []struct{ path, why string }{
 	{"broker.limits.maxSubscriberQueue", "messages waiting for one subscriber; full: the oldest is dropped and counted"},
 	{"broker.limits.maxSubscriberQueueBytes", "the same bound in bytes of payload"},
 	{"historian.pebble.syncWrites", "true: an acknowledgement means fsynced; false: a power cut may lose the last 100 ms"},
-	{"historian.pebble.commitWindow", "how long a group may fill before it is written; auto: up to 5ms with fsync, 1ms without"},
+	{"historian.pebble.commitWindow", "how long a group may fill before it is written; auto: up to 4ms with fsync, 1ms without"},
 	{"historian.maxLogBytes", "how far the trigger follower may fall behind before its oldest entries are shed"},
 	{"historian.defaultRetention", "history kept for new topics: 1d 7d 14d 32d 90d 366d 1830d forever"},
 	{"historian.minFreeSpace", "below it devices are not read and nothing is acknowledged until space is back"},
