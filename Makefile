@@ -21,7 +21,7 @@ deps: ## what the tests need beside Go: the mosquitto command-line clients
 	@./.ci/deps
 
 check: ## formatting, vet, staticcheck
-	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }
 	go vet ./...
 	go run $(STATICCHECK) ./...
 

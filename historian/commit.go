@@ -6,7 +6,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// maxUnsynced is the most that may be lost to a power cut without syncWrites.
+// maxUnsynced is the most that may be lost to a power cut or a kill -9 without syncWrites.
 const maxUnsynced = 100 * time.Millisecond
 
 // syncEvery is how long a commit without fsync stays unsynced. With an fsync of up to 50 ms on top it keeps
@@ -191,7 +191,7 @@ func (s *Store) apply(g *group) {
 	}
 }
 
-// syncLoop bounds how long a commit without fsync may be lost to a power cut.
+// syncLoop bounds how long a commit without fsync may be lost to a power cut or a kill.
 func (s *Store) syncLoop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

@@ -55,7 +55,7 @@ type Options struct {
 // PebbleOptions are the config section `historian.pebble`.
 type PebbleOptions struct {
 	// SyncWrites acknowledges after fsync. Without it at most 100 ms of acknowledged values are lost at a
-	// power cut, always the newest.
+	// power cut or a kill -9, always the newest.
 	SyncWrites bool `koanf:"syncWrites"`
 	// CommitWindow is how long a group fills; 0 commits at once, CommitWindowAuto adapts.
 	CommitWindow time.Duration `koanf:"commitWindow"`
