@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"bufio"
 	"context"
 	"crypto/rand"
@@ -84,7 +85,7 @@ func launch(ctx context.Context, argv, env []string, log string, limit time.Dura
 	case <-ready:
 		return p, nil
 	case <-p.gone:
-		err = fmt.Errorf("perf: %s ended before it was ready (%v); its log: %s", filepath.Base(argv[0]), p.fault, tail(log))
+		err = fmt.Errorf("perf: %s ended before it was ready (%w); its log: %s", filepath.Base(argv[0]), p.how(), tail(log))
 	case <-timer.C:
 		err = fmt.Errorf("perf: %s was not ready within %s; see %s", filepath.Base(argv[0]), limit, log)
 	case <-ctx.Done():
@@ -109,11 +110,14 @@ func (p *process) kill() {
 	<-p.gone
 }
 
+// how says how it ended, once gone is closed.
+func (p *process) how() error { return cmp.Or(p.fault, errors.New("exit status 0")) }
+
 // stop ends it in order (SIGTERM) and reports an unclean end.
 func (p *process) stop(limit time.Duration) error {
 	select {
 	case <-p.gone:
-		return fmt.Errorf("perf: the server had ended by itself (%v); its log: %s", p.fault, tail(p.log))
+		return fmt.Errorf("perf: the server had ended by itself (%w); its log: %s", p.how(), tail(p.log))
 	default:
 	}
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)

@@ -8,7 +8,6 @@ package main
 import (
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -34,7 +33,7 @@ func serve(address string) error {
 	if err != nil {
 		return err
 	}
-	server := mqtt.New(&mqtt.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	server := mqtt.New(&mqtt.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err := server.AddHook(new(allow), nil); err != nil {
 		return err
 	}
