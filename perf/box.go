@@ -1,8 +1,8 @@
 package perf
 
 import (
-	"cmp"
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
