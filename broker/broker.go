@@ -29,9 +29,11 @@ type Ingress interface {
 	Announce(b *uns.Batch)
 }
 
-// SignIn checks a device's user name and password. *auth.Book is one.
+// SignIn says who a device is. *auth.Book is one.
 type SignIn interface {
 	SignIn(id string, secret []byte) (*auth.Principal, bool)
+	// Certified signs in the client that a verified certificate names.
+	Certified(id string) (*auth.Principal, bool)
 }
 
 // Broker is the MQTT broker. It implements uns.Live. All methods are safe for concurrent use.
@@ -62,7 +64,7 @@ const (
 	stateClosed
 )
 
-// Open binds the listener, so that a port in use is told at once, but accepts nothing before Serve.
+// Open binds the listeners, so that a port in use is told at once, but accepts nothing before Serve.
 func Open(o Options, in Ingress, users SignIn) (*Broker, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -82,18 +84,21 @@ func Open(o Options, in Ingress, users SignIn) (*Broker, error) {
 	if b.library, err = newLibrary(b); err != nil {
 		return nil, fmt.Errorf("broker: set up the mqtt library: %w", err)
 	}
-	if b.listener, err = listen(b, o.Address); err != nil {
-		return nil, fmt.Errorf("broker: listen on %s: %w; free the port or set broker.address", o.Address, err)
+	if b.listener, err = listen(b); err != nil {
+		return nil, err
 	}
 	if b.metrics, err = newMetrics(o.Registry, b); err != nil {
-		_ = b.listener.ln.Close()
+		b.listener.shut()
 		return nil, fmt.Errorf("broker: register metrics: %w", err)
 	}
 	return b, nil
 }
 
-// Addr is the real address of the plain listener.
-func (b *Broker) Addr() string { return b.listener.ln.Addr().String() }
+// Addr is the real address of the plain listener, "" when there is none.
+func (b *Broker) Addr() string { return b.listener.address(doorTCP) }
+
+// TLSAddr is the real address of the TLS listener, "" when there is none.
+func (b *Broker) TLSAddr() string { return b.listener.address(doorTLS) }
 
 // Serve accepts until ctx ends, then stops gracefully: batches that were read are settled and acknowledged, MQTT 5
 // sessions get 0x8B. It returns when every goroutine of the broker has ended. Serve may be called once.
@@ -130,7 +135,7 @@ func (b *Broker) Serve(ctx context.Context) error {
 	_ = b.library.Close()
 	b.state.Store(stateClosed)
 	if err != nil {
-		return fmt.Errorf("broker: accept on %s: %w", b.Addr(), err)
+		return fmt.Errorf("broker: %w", err)
 	}
 	return nil
 }
@@ -138,7 +143,7 @@ func (b *Broker) Serve(ctx context.Context) error {
 // Close ends an Open that never served. Idempotent; a broker that serves is ended by its context.
 func (b *Broker) Close() error {
 	if b.state.CompareAndSwap(stateOpen, stateClosed) {
-		return b.listener.ln.Close()
+		b.listener.shut()
 	}
 	return nil
 }

@@ -73,6 +73,7 @@ type hello struct {
 	keepAlive          uint16
 	properties         []byte
 	afterID            []byte // will properties, topic, payload
+	bare               bool   // without user name and password
 }
 
 func (h hello) bytes() []byte {
@@ -88,6 +89,10 @@ func (h hello) bytes() []byte {
 	}
 	if !h.persistent {
 		flags |= 2
+	}
+	if h.bare {
+		return frame(0x10, str(name), []byte{h.version, flags &^ 0xC0, byte(h.keepAlive >> 8), byte(h.keepAlive)}, props(h.version, h.properties),
+			str(h.id), h.afterID)
 	}
 	return frame(0x10, str(name), []byte{h.version, flags, byte(h.keepAlive >> 8), byte(h.keepAlive)}, props(h.version, h.properties),
 		str(h.id), h.afterID, str(h.user), str(h.password))

@@ -23,9 +23,12 @@ import (
 // The first group of fields belongs to the reader and has no lock. Other goroutines may append to the writer, kick,
 // and touch atomics.
 type conn struct {
-	raw      net.Conn
-	b        *Broker
-	counters *shard
+	raw         net.Conn
+	b           *Broker
+	counters    *shard
+	door        *door
+	certified   bool   // the client's certificate was verified
+	certificate string // its common name
 
 	in          []byte // read buffer; in[r:w] is unread
 	r, w        int

@@ -81,12 +81,14 @@ type metrics struct {
 	turnedAway atomic.Uint64
 	duplicates atomic.Uint64
 	panics     atomic.Uint64
+	handshakes atomic.Uint64 // TLS, failed
 	leaks      atomic.Uint64
 
 	b    *Broker
 	desc struct {
 		connections, received, sent, bytesIn, bytesOut, dropped, stored *prometheus.Desc
 		ended, refused, turnedAway, panics, leaks, duplicates           *prometheus.Desc
+		handshakes, certificate                                         *prometheus.Desc
 	}
 }
 
@@ -109,6 +111,8 @@ func newMetrics(reg prometheus.Registerer, b *Broker) (*metrics, error) {
 	m.desc.duplicates = d("millrace_broker_duplicates_total", "Retransmissions of what was stored already: acknowledged, not stored again.", nil, nil)
 	m.desc.panics = d("millrace_broker_contained_panics_total", "Panics on a connection that were contained.", nil, nil)
 	m.desc.leaks = d("millrace_broker_leaked_packets_total", "Message packets that reached the control plane; always 0.", nil, nil)
+	m.desc.handshakes = d("millrace_broker_tls_handshakes_failed_total", "Connections to the TLS listener that ended in their handshake.", nil, nil)
+	m.desc.certificate = d("millrace_broker_certificate_expires_seconds", "End of the TLS listener's certificate in Unix seconds; absent without one.", nil, nil)
 	return m, reg.Register(m)
 }
 
@@ -119,7 +123,7 @@ func (m *metrics) shard() *shard { return &m.shards[m.turn.Add(1)%uint32(len(m.s
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	d := &m.desc
 	for _, desc := range []*prometheus.Desc{d.connections, d.received, d.sent, d.bytesIn, d.bytesOut, d.dropped, d.stored,
-		d.ended, d.refused, d.turnedAway, d.panics, d.leaks, d.duplicates} {
+		d.ended, d.refused, d.turnedAway, d.panics, d.leaks, d.duplicates, d.handshakes, d.certificate} {
 		ch <- desc
 	}
 }
@@ -153,6 +157,10 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	counter(d.duplicates, m.duplicates.Load())
 	counter(d.panics, m.panics.Load())
 	counter(d.leaks, m.leaks.Load())
+	counter(d.handshakes, m.handshakes.Load())
+	if at, ok := m.b.listener.certificateExpires(); ok {
+		ch <- prometheus.MustNewConstMetric(d.certificate, prometheus.GaugeValue, float64(at.Unix()))
+	}
 	for i, name := range dropNames {
 		counter(d.dropped, m.dropped[i].Load(), name)
 	}

@@ -9,7 +9,7 @@ import (
 
 // Take runs a whole connection in the caller's goroutine, as the listener does after accept.
 func (b *Broker) Take(raw net.Conn) {
-	if c := b.listener.register(raw); c != nil {
+	if c := b.listener.register(raw, b.listener.doors[doorTCP]); c != nil {
 		b.listener.run(c)
 	}
 }

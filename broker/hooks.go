@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 
+	"millrace/auth"
+
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
 )
@@ -74,10 +76,10 @@ func (b *Broker) admit(c *conn, cl *mqtt.Client, pk *packets.Packet) (code packe
 	if cl.Properties.Props.AuthenticationMethod != "" {
 		return refusedMethod, false
 	}
-	principal, ok := b.users.SignIn(string(pk.Connect.Username), pk.Connect.Password)
+	principal, code, ok := b.signIn(c, pk)
 	if !ok {
 		b.log.Debug("sign-in refused", "client", string(pk.Connect.Username), "remote", c.raw.RemoteAddr().String())
-		return refusedPassword, false
+		return code, false
 	}
 	if principal.Policy() == nil {
 		return refusedPolicy, false
@@ -99,6 +101,14 @@ func (b *Broker) admit(c *conn, cl *mqtt.Client, pk *packets.Packet) (code packe
 	c.maxPacket = props.MaximumPacketSize
 	c.problem = !props.RequestProblemInfoFlag || props.RequestProblemInfo != 0
 	return packets.Code{}, true
+}
+
+func (b *Broker) signIn(c *conn, pk *packets.Packet) (p *auth.Principal, refusal packets.Code, ok bool) {
+	if c.certified {
+		return b.certifiedSignIn(c, pk.Connect.Username)
+	}
+	p, ok = b.users.SignIn(string(pk.Connect.Username), pk.Connect.Password)
+	return p, refusedPassword, ok
 }
 
 // OnConnectAuthenticate has nothing left to decide.

@@ -1,44 +1,122 @@
 package broker
 
 import (
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"millrace/certificate"
 )
 
-// listener accepts connections and runs each whole life, from accept to the closed socket, in one goroutine.
+// listener owns the ways in and every connection, whose whole life, from accept to the closed socket, is one goroutine.
 type listener struct {
-	b     *Broker
-	ln    net.Listener
-	mu    sync.Mutex
-	conns map[*conn]struct{}
-	stop  bool
-	wg    sync.WaitGroup
+	b       *Broker
+	doors   [doorKinds]*door // nil: that way is shut
+	stopped chan struct{}
+	mu      sync.Mutex
+	conns   map[*conn]struct{}
+	stop    bool
+	wg      sync.WaitGroup
 }
+
+// door is one way in.
+type door struct {
+	kind  doorKind
+	ln    net.Listener      // nil: connections are handed over (TakeStream)
+	shake *tls.Config       // nil: plain
+	pair  *certificate.Pair // of shake
+}
+
+type doorKind int
+
+const (
+	doorTCP doorKind = iota
+	doorTLS
+	doorStream
+	doorKinds // count
+)
 
 // extraConnections may be open beyond maxClients, to be told at CONNECT that the box is busy.
 const extraConnections = 64
 
-func listen(b *Broker, address string) (*listener, error) {
-	ln, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, err
+// listen opens the doors; on an error none stays open.
+func listen(b *Broker) (_ *listener, err error) {
+	l := &listener{b: b, conns: map[*conn]struct{}{}, stopped: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			l.shut()
+		}
+	}()
+	o := &b.o
+	if o.Address != "" {
+		d := &door{kind: doorTCP}
+		if d.ln, err = net.Listen("tcp", o.Address); err != nil {
+			return nil, fmt.Errorf("broker: listen on %s: %w; free the port or set broker.address", o.Address, err)
+		}
+		l.doors[doorTCP] = d
 	}
-	return &listener{b: b, ln: ln, conns: map[*conn]struct{}{}}, nil
+	if o.TLS.Address != "" {
+		d := &door{kind: doorTLS}
+		files := certificate.Files{Cert: o.TLS.CertFile, Key: o.TLS.KeyFile, ClientCA: o.TLS.ClientCAFile}
+		if d.pair, err = certificate.Open("broker.tls", files, b.now, b.log); err != nil {
+			return nil, fmt.Errorf("broker: %w", err)
+		}
+		d.shake = d.pair.Config()
+		if d.ln, err = net.Listen("tcp", o.TLS.Address); err != nil {
+			return nil, fmt.Errorf("broker: listen on %s: %w; free the port or set broker.tls.address", o.TLS.Address, err)
+		}
+		l.doors[doorTLS] = d
+	}
+	if o.WebSocket {
+		l.doors[doorStream] = &door{kind: doorStream}
+	}
+	return l, nil
 }
 
-// serve accepts until the listener is closed. It rests when the system is out of file descriptors or memory.
+// address of a door; "" when it is shut or has none.
+func (l *listener) address(kind doorKind) string {
+	if d := l.doors[kind]; d != nil && d.ln != nil {
+		return d.ln.Addr().String()
+	}
+	return ""
+}
+
+// serve accepts at every door until close. A door that breaks ends all.
 func (l *listener) serve() error {
+	ended, open := make(chan error, doorKinds), 0
+	for _, d := range l.doors {
+		if d != nil && d.ln != nil {
+			open++
+			go func() { ended <- l.accept(d) }()
+		}
+	}
+	var first error
+	for range open {
+		if err := <-ended; err != nil && first == nil {
+			first = err
+			l.shut()
+		}
+	}
+	if open == 0 {
+		<-l.stopped
+	}
+	return first
+}
+
+// accept lets connections in until the door is shut. It rests when the system is out of file descriptors or memory.
+func (l *listener) accept(d *door) error {
 	rest := 5 * time.Millisecond
 	for {
-		raw, err := l.ln.Accept()
+		raw, err := d.ln.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case err != nil && rest > 5*time.Second:
-			return err
+			return fmt.Errorf("accept on %s: %w", d.ln.Addr(), err)
 		case err != nil:
 			l.b.log.Warn("accept failed; resting", "error", err)
 			time.Sleep(rest)
@@ -46,7 +124,10 @@ func (l *listener) serve() error {
 			continue
 		}
 		rest = 5 * time.Millisecond
-		c := l.register(raw)
+		if d.shake != nil {
+			raw = tls.Server(raw, d.shake)
+		}
+		c := l.register(raw, d)
 		if c == nil {
 			l.b.metrics.turnedAway.Add(1)
 			_ = raw.Close()
@@ -56,7 +137,8 @@ func (l *listener) serve() error {
 	}
 }
 
-func (l *listener) register(raw net.Conn) *conn {
+// register makes a connection known, and starts the time it has until its CONNECT is complete: TLS and all.
+func (l *listener) register(raw net.Conn, d *door) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stop || len(l.conns) >= l.b.o.Limits.MaxClients+extraConnections {
@@ -64,6 +146,7 @@ func (l *listener) register(raw net.Conn) *conn {
 	}
 	_ = raw.SetDeadline(time.Now().Add(l.b.o.Limits.ConnectTimeout))
 	c := newConn(raw, l.b)
+	c.door = d
 	l.conns[c] = struct{}{}
 	l.wg.Add(1)
 	return c
@@ -94,6 +177,11 @@ func (l *listener) establish(c *conn) {
 			// No DISCONNECT: the library has closed the connection while the panic passed through it.
 		}
 	}()
+	if err := c.secure(); err != nil {
+		l.b.metrics.handshakes.Add(1)
+		l.b.log.Debug("tls handshake failed", "remote", c.raw.RemoteAddr().String(), "error", err)
+		return
+	}
 	err := l.b.library.EstablishConnection("mqtt", c)
 	if c.established {
 		l.b.log.Debug("session ended", "client", c.session.principal.ID(), "mqtt_id", c.session.id, "cause", err)
@@ -109,10 +197,22 @@ func (l *listener) each(fn func(*conn)) {
 	}
 }
 
+// shut closes the doors.
+func (l *listener) shut() {
+	for _, d := range l.doors {
+		if d != nil && d.ln != nil {
+			_ = d.ln.Close()
+		}
+	}
+}
+
 // close takes no more connections and ejects those there are.
 func (l *listener) close() {
-	_ = l.ln.Close()
+	l.shut()
 	l.mu.Lock()
+	if !l.stop {
+		close(l.stopped)
+	}
 	l.stop = true
 	l.mu.Unlock()
 	l.each(func(c *conn) { c.eject(codeShuttingDown) })

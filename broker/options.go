@@ -13,9 +13,18 @@ import (
 
 // Options is the config section `broker` and what the wiring adds.
 type Options struct {
-	// Address of the plain TCP listener.
+	// Address of the plain TCP listener; "" = none.
 	Address string `koanf:"address"`
-	Limits  struct {
+	// TLS is a listener for TLS 1.2 and 1.3. ClientCAFile "" = clients need no certificate.
+	TLS struct {
+		Address      string `koanf:"address"`
+		CertFile     string `koanf:"certFile"`
+		KeyFile      string `koanf:"keyFile"`
+		ClientCAFile string `koanf:"clientCAFile"`
+	} `koanf:"tls"`
+	// WebSocket takes the streams that somebody hands over with TakeStream.
+	WebSocket bool `koanf:"websocket"`
+	Limits    struct {
 		MaxClients              int           `koanf:"maxClients"`
 		ReceiveMaximum          int           `koanf:"receiveMaximum"`
 		MaxPacketSize           int64         `koanf:"maxPacketSize"`
@@ -36,6 +45,7 @@ type Options struct {
 func DefaultOptions() Options {
 	var o Options
 	o.Address = ":1883"
+	o.WebSocket = true
 	o.Limits.MaxClients = 5000
 	o.Limits.ReceiveMaximum = 1000
 	o.Limits.MaxPacketSize = 1 << 20
@@ -64,9 +74,7 @@ func (o *Options) Validate() error {
 			faults = append(faults, fmt.Errorf("%s: %d is above %d", key, v, hi))
 		}
 	}
-	if o.Address == "" {
-		faults = append(faults, errors.New(`broker.address: "" is no address; give host:port, or :1883 for every interface`))
-	}
+	faults = append(faults, o.doors()...)
 	l := &o.Limits
 	bound("broker.limits.maxClients", int64(l.MaxClients), 1, 1_000_000)
 	bound("broker.limits.receiveMaximum", int64(l.ReceiveMaximum), 1, 65535)
@@ -78,4 +86,23 @@ func (o *Options) Validate() error {
 	bound("broker.limits.maxSubscriberQueueBytes", l.MaxSubscriberQueueBytes, 1024, 1<<40)
 	bound("uns.liveMirror.qos", int64(o.LiveQoS), 0, 2)
 	return errors.Join(faults...)
+}
+
+// doors checks the listeners.
+func (o *Options) doors() (faults []error) {
+	t := &o.TLS
+	if o.Address == "" && t.Address == "" {
+		faults = append(faults, errors.New(`broker.address: "" is no address and broker.tls.address is empty too; give host:port, or :1883 for every interface`))
+	}
+	for _, file := range []struct{ key, name string }{{"certFile", t.CertFile}, {"keyFile", t.KeyFile}} {
+		if t.Address != "" && file.name == "" {
+			faults = append(faults, fmt.Errorf("broker.tls.%s: empty while broker.tls.address is %s; name a PEM file", file.key, t.Address))
+		}
+	}
+	for _, file := range []struct{ key, name string }{{"certFile", t.CertFile}, {"keyFile", t.KeyFile}, {"clientCAFile", t.ClientCAFile}} {
+		if t.Address == "" && file.name != "" {
+			faults = append(faults, fmt.Errorf("broker.tls.%s: %s, but broker.tls.address is empty and nothing would use it; set the address, such as :8883", file.key, file.name))
+		}
+	}
+	return faults
 }

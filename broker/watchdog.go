@@ -25,6 +25,7 @@ func (b *Broker) watch(stop <-chan struct{}) {
 // inspect ends what has to end: silent clients, clients that may do nothing any more, batches the store does not take,
 // and ejected connections that do not leave.
 func (b *Broker) inspect(now time.Time) {
+	b.listener.checkCertificate()
 	ns := now.UnixNano()
 	b.listener.each(func(c *conn) {
 		if code := c.kick.Load(); code != 0 {

@@ -26,6 +26,8 @@ var mayImport = []struct{ from, to, why string }{
 	{"broker", "uns", "the way in, and the topic of a live value"},
 	{"uns", "historian", "samples are the historian's"},
 	{"auth", "historian/kv", "clients and tokens are small records"},
+	{"broker", "certificate", "a certificate is read and read anew the same way for both listeners; a leaf"},
+	{"web", "certificate", "a certificate is read and read anew the same way for both listeners; a leaf"},
 	{"historian", "historian/datadir", "a folder is claimed the same way for both stores"},
 	{"historian/kv", "historian/datadir", "a folder is claimed the same way for both stores"},
 	{"web", "historian/kv", "small records; a leaf"},

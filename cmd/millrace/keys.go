@@ -6,7 +6,12 @@ var keyWhy = []struct{ path, why string }{
 	{"data", "everything the box writes lies below this folder"},
 	{"log.level", "debug, info, warn or error; logs go to stderr"},
 	{"log.format", "text for people, json for collectors"},
-	{"broker.address", "plain MQTT over TCP; host:port, an empty host is every interface"},
+	{"broker.address", "plain MQTT over TCP; host:port, an empty host is every interface; empty: no such listener"},
+	{"broker.tls.address", "MQTT over TLS 1.2 and 1.3; host:port such as :8883, empty = no such listener"},
+	{"broker.tls.certFile", "PEM file with its certificate and those in between; read anew when it changes"},
+	{"broker.tls.keyFile", "PEM file with the key of that certificate"},
+	{"broker.tls.clientCAFile", "PEM file of authorities; set: every client needs a certificate of theirs, whose common name is its id"},
+	{"broker.websocket", "MQTT over WebSocket at /mqtt on web.address"},
 	{"broker.limits.maxClients", "connections at once; one more is closed before its CONNECT is read"},
 	{"broker.limits.receiveMaximum", "unacknowledged publishes a client may have open, announced to MQTT 5 clients"},
 	{"broker.limits.maxPacketSize", "a larger packet ends its session (0x95); 64KiB before sign-in"},
@@ -35,8 +40,6 @@ var keyWhy = []struct{ path, why string }{
 // keyLater are keys of the reference configuration whose parts this version does not have. They are refused
 // by name, so that nobody believes a setting that does nothing.
 var keyLater = []struct{ prefix, with string }{
-	{"broker.tls.", "TLS listeners"},
-	{"broker.websocket", "MQTT over WebSocket"},
 	{"broker.limits.maxSessionExpiry", "persistent sessions"},
 	{"broker.limits.connectRatePerSec", "connection-rate limits"},
 	{"broker.limits.flappingLimit", "connection-rate limits"},

@@ -45,6 +45,9 @@ func (c serveCommand) Run(ctx context.Context, con console, g *globals) error {
 	}
 	held.release()
 	var plant *demo
+	if c.Demo && b.broker.Addr() == "" {
+		return errors.Join(errors.New("broker.address: empty, but the machines of --demo speak plain MQTT; set it, such as 127.0.0.1:1883"), b.close())
+	}
 	if c.Demo {
 		if plant, err = openDemo(b.book, b.broker.Addr(), log.With("part", "demo")); err != nil {
 			return errors.Join(err, b.close())
@@ -54,7 +57,12 @@ func (c serveCommand) Run(ctx context.Context, con console, g *globals) error {
 	plantCtx, stopPlant := context.WithCancel(ctx)
 	defer stopPlant()
 	err = b.serve(ctx, func() {
-		fmt.Fprintf(con.out, "listening mqtt tcp://%s\n", dialable(b.broker.Addr()))
+		if at := b.broker.Addr(); at != "" {
+			fmt.Fprintf(con.out, "listening mqtt tcp://%s\n", dialable(at))
+		}
+		if at := b.broker.TLSAddr(); at != "" {
+			fmt.Fprintf(con.out, "listening mqtt tls://%s\n", dialable(at))
+		}
 		fmt.Fprintf(con.out, "listening web http://%s\n", dialable(b.web.Addr()))
 		fmt.Fprintln(con.out, "ready")
 		if plant != nil {
