@@ -147,8 +147,11 @@ func (d *device) ack() (id uint16, code byte, reason string) {
 	if len(p.body) > 2 {
 		code = p.body[2]
 	}
-	if len(p.body) > 4 && p.body[4] == 0x1F {
-		reason = string(p.body[7 : 7+binary.BigEndian.Uint16(p.body[5:])])
+	if len(p.body) > 3 {
+		n, k := binary.Uvarint(p.body[3:])
+		if props := p.body[3+k : 3+k+int(n)]; len(props) > 3 && props[0] == 0x1F {
+			reason = string(props[3 : 3+binary.BigEndian.Uint16(props[1:])])
+		}
 	}
 	return id, code, reason
 }
