@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -194,12 +195,7 @@ type Session struct {
 
 // Sessions lists who is connected, by MQTT client identifier.
 func (b *Broker) Sessions() []Session {
-	b.mu.Lock()
-	live := make([]*session, 0, len(b.sessions))
-	for _, s := range b.sessions {
-		live = append(live, s)
-	}
-	b.mu.Unlock()
+	live := b.everySession()
 	list := make([]Session, 0, len(live))
 	for _, s := range live {
 		if shown, ok := s.show(); ok {
@@ -208,6 +204,12 @@ func (b *Broker) Sessions() []Session {
 	}
 	slices.SortFunc(list, func(x, y Session) int { return cmp.Compare(x.MQTTID, y.MQTTID) })
 	return list
+}
+
+func (b *Broker) everySession() []*session {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Values(b.sessions))
 }
 
 // Disconnect ends the session of a client identifier with 0x98; false: there is none.

@@ -83,12 +83,15 @@ type metrics struct {
 	panics     atomic.Uint64
 	handshakes atomic.Uint64 // TLS, failed
 	leaks      atomic.Uint64
+	held       atomic.Uint64 // readers that waited for their client to read its answers
+	forgotten  atomic.Uint64 // entries that left a topic cache
 
 	b    *Broker
 	desc struct {
 		connections, received, sent, bytesIn, bytesOut, dropped, stored *prometheus.Desc
 		ended, refused, turnedAway, panics, leaks, duplicates           *prometheus.Desc
 		handshakes, certificate                                         *prometheus.Desc
+		storing, queued, inflight, subscriptions, held, forgotten       *prometheus.Desc
 	}
 }
 
@@ -113,6 +116,12 @@ func newMetrics(reg prometheus.Registerer, b *Broker) (*metrics, error) {
 	m.desc.leaks = d("millrace_broker_leaked_packets_total", "Message packets that reached the control plane; always 0.", nil, nil)
 	m.desc.handshakes = d("millrace_broker_tls_handshakes_failed_total", "Connections to the TLS listener that ended in their handshake.", nil, nil)
 	m.desc.certificate = d("millrace_broker_certificate_expires_seconds", "End of the TLS listener's certificate in Unix seconds; absent without one.", nil, nil)
+	m.desc.storing = d("millrace_broker_connections_storing", "Connections whose batch of publishes waits for the store.", nil, nil)
+	m.desc.queued = d("millrace_broker_deliveries_queued", "Messages that wait for their subscriber's turn, of all sessions.", nil, nil)
+	m.desc.inflight = d("millrace_broker_deliveries_inflight", "Messages sent and not yet acknowledged by their subscriber, of all sessions.", nil, nil)
+	m.desc.subscriptions = d("millrace_broker_subscriptions", "Subscriptions of all sessions.", nil, nil)
+	m.desc.held = d("millrace_broker_reads_held_total", "Times a client was not read because it leaves its answers unread.", nil, nil)
+	m.desc.forgotten = d("millrace_broker_topic_cache_evictions_total", "Topics that left the cache of their connection because it was full.", nil, nil)
 	return m, reg.Register(m)
 }
 
@@ -123,7 +132,8 @@ func (m *metrics) shard() *shard { return &m.shards[m.turn.Add(1)%uint32(len(m.s
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	d := &m.desc
 	for _, desc := range []*prometheus.Desc{d.connections, d.received, d.sent, d.bytesIn, d.bytesOut, d.dropped, d.stored,
-		d.ended, d.refused, d.turnedAway, d.panics, d.leaks, d.duplicates, d.handshakes, d.certificate} {
+		d.ended, d.refused, d.turnedAway, d.panics, d.leaks, d.duplicates, d.handshakes, d.certificate,
+		d.storing, d.queued, d.inflight, d.subscriptions, d.held, d.forgotten} {
 		ch <- desc
 	}
 }
@@ -147,7 +157,17 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	counter := func(desc *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(v), labels...)
 	}
-	ch <- prometheus.MustNewConstMetric(d.connections, prometheus.GaugeValue, float64(m.b.connections()))
+	gauge := func(desc *prometheus.Desc, v int) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v))
+	}
+	gauge(d.connections, m.b.connections())
+	storing, owed := m.b.waiting()
+	gauge(d.storing, storing)
+	gauge(d.queued, owed.queued)
+	gauge(d.inflight, owed.inflight)
+	gauge(d.subscriptions, owed.subscriptions)
+	counter(d.held, m.held.Load())
+	counter(d.forgotten, m.forgotten.Load())
 	counter(d.received, in)
 	counter(d.sent, out)
 	counter(d.bytesIn, bytesIn)
@@ -180,4 +200,20 @@ func (b *Broker) connections() int {
 	b.listener.mu.Lock()
 	defer b.listener.mu.Unlock()
 	return len(b.listener.conns)
+}
+
+// waiting adds up the queues of all connections and sessions, when somebody looks.
+func (b *Broker) waiting() (storing int, total owed) {
+	b.listener.each(func(c *conn) {
+		if c.pending.Load() != 0 {
+			storing++
+		}
+	})
+	for _, s := range b.everySession() {
+		o := s.owed()
+		total.queued += o.queued
+		total.inflight += o.inflight
+		total.subscriptions += o.subscriptions
+	}
+	return storing, total
 }

@@ -297,6 +297,11 @@ func TestWindowWithoutReceiveMaximum(t *testing.T) {
 	if n := x.Sessions()[1].Queued; n != 50 {
 		t.Errorf("%d queued", n)
 	}
+	for name, want := range map[string]float64{"deliveries_queued": 50, "deliveries_inflight": 100, "subscriptions": 1, "connections_storing": 0} {
+		if got := x.metric("millrace_broker_"+name, ""); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
 }
 
 // A client's own packet identifiers have nothing to do with ours.

@@ -119,7 +119,9 @@ func (c *conn) meet(topic []byte) (e *topicEntry, code byte) {
 	if e.name.Place == uns.Ordinary && bytes.ContainsAny(topic, "+#") { // [MQTT-3.3.2-2]
 		return nil, codeProtocol
 	}
-	c.topics.put(e)
+	if n := c.topics.put(e); n > 0 {
+		c.b.metrics.forgotten.Add(n)
+	}
 	return e, 0
 }
 

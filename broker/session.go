@@ -131,6 +131,15 @@ func (s *session) acked(id uint16) (wake bool) {
 	return full && s.queue.n > 0
 }
 
+// owed is how many messages wait, how many are on their way, and by how many filters they came.
+type owed struct{ queued, inflight, subscriptions int }
+
+func (s *session) owed() owed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return owed{s.queue.n, len(s.open), len(s.subscriptions)}
+}
+
 // holdBack stops deliveries until release, so that none overtakes the SUBACK.
 func (s *session) holdBack() {
 	s.mu.Lock()

@@ -15,10 +15,10 @@ const (
 
 func (t *topicCache) get(topic []byte) *topicEntry { return t.entries[string(topic)] }
 
-// put makes room by forgetting an arbitrary entry.
-func (t *topicCache) put(e *topicEntry) {
+// put makes room by forgetting arbitrary entries, and says how many.
+func (t *topicCache) put(e *topicEntry) (forgotten uint64) {
 	if len(e.topic) > maxCachedTopic {
-		return
+		return 0
 	}
 	if t.entries == nil {
 		t.entries = map[string]*topicEntry{}
@@ -27,9 +27,11 @@ func (t *topicCache) put(e *topicEntry) {
 		for k := range t.entries {
 			delete(t.entries, k)
 			t.size -= len(k)
+			forgotten++
 			break
 		}
 	}
 	t.entries[e.topic] = e
 	t.size += len(e.topic)
+	return forgotten
 }

@@ -115,18 +115,24 @@ func (w *writer) patient() {
 // wait holds the reader back while its client leaves too much unread.
 func (w *writer) wait() {
 	w.mu.Lock()
+	w.roomLocked()
+	w.mu.Unlock()
+}
+
+// roomLocked waits until the client has read enough of its answers.
+func (w *writer) roomLocked() {
+	if len(w.pend) > maxPending && !w.closing {
+		w.c.b.metrics.held.Add(1)
+	}
 	for len(w.pend) > maxPending && !w.closing {
 		w.room.Wait()
 	}
-	w.mu.Unlock()
 }
 
 // acks writes the reader's acks: itself, when nobody else writes, which saves a change of goroutine per read.
 func (w *writer) acks(p []byte) {
 	w.mu.Lock()
-	for len(w.pend) > maxPending && !w.closing {
-		w.room.Wait()
-	}
+	w.roomLocked()
 	if w.closing { // nothing may follow a DISCONNECT; the device sends again
 		w.mu.Unlock()
 		return

@@ -137,28 +137,6 @@ func (n *Namespace) Filter(workspace, filter string) (paths, fault string) {
 	return filter, ""
 }
 
-// Match is Match with the rule of contract 3 for the box's own topics: a first path level starting with _ is matched
-// only by a filter that names it.
-func (n *Namespace) Match(filter, topic string) bool {
-	if !Match(filter, topic) {
-		return false
-	}
-	rest, below := n.below(topic)
-	if !below {
-		return true
-	}
-	_, path, _ := cutLevel(rest)
-	first, _, _ := cutLevel(path)
-	if !reserved(first) {
-		return true
-	}
-	for range 2 {
-		_, filter, _ = cutLevel(filter)
-	}
-	named, _, _ := cutLevel(filter)
-	return named == first
-}
-
 // below cuts the namespace off a topic. The namespace itself counts as below: root/# matches it, so it must not be a
 // plain topic that anyone may fill.
 func (n *Namespace) below(topic string) (rest string, ok bool) {
