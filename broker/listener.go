@@ -19,6 +19,7 @@ type listener struct {
 	stopped chan struct{}
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
+	open    bool // serving
 	stop    bool
 	wg      sync.WaitGroup
 }
@@ -87,6 +88,9 @@ func (l *listener) address(kind doorKind) string {
 
 // serve accepts at every door until close. A door that breaks ends all.
 func (l *listener) serve() error {
+	l.mu.Lock()
+	l.open = true
+	l.mu.Unlock()
 	ended, open := make(chan error, doorKinds), 0
 	for _, d := range l.doors {
 		if d != nil && d.ln != nil {
@@ -141,7 +145,7 @@ func (l *listener) accept(d *door) error {
 func (l *listener) register(raw net.Conn, d *door) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.stop || len(l.conns) >= l.b.o.Limits.MaxClients+extraConnections {
+	if !l.roomLocked() {
 		return nil
 	}
 	_ = raw.SetDeadline(time.Now().Add(l.b.o.Limits.ConnectTimeout))
@@ -150,6 +154,17 @@ func (l *listener) register(raw net.Conn, d *door) *conn {
 	l.conns[c] = struct{}{}
 	l.wg.Add(1)
 	return c
+}
+
+// takes says whether a connection may be handed over now.
+func (l *listener) takes() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open && l.roomLocked()
+}
+
+func (l *listener) roomLocked() bool {
+	return !l.stop && len(l.conns) < l.b.o.Limits.MaxClients+extraConnections
 }
 
 // run is a connection's life. Whatever the library did or left undone, the session ends here.

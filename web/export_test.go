@@ -12,7 +12,7 @@ import (
 
 // Explode adds a route whose handler panics, before or after its answer has begun, for the test of containment.
 func Explode(begun bool) http.Handler {
-	w := &Web{metrics: newMetrics(nil), now: time.Now}
+	w := &Web{metrics: newMetrics(nil, nil), now: time.Now}
 	w.log = slog.New(slog.DiscardHandler)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		seen := &answer{ResponseWriter: rw}

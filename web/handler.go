@@ -18,6 +18,7 @@ func (w *Web) handler() http.Handler {
 	w.addREST(mux)
 	w.addHealth(mux)
 	w.addPages(mux)
+	w.addStreams(mux)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		began := w.now()
 		w.metrics.inFlight.Inc()

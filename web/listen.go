@@ -168,6 +168,14 @@ func (c *countedConn) Close() error {
 	return err
 }
 
+// CloseWrite shuts this side of the connection down.
+func (c *countedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
 // young holds the connections that have not sent a request yet. Browsers keep such in reserve, and an orderly
 // stop would wait for them as if they were work. Bounded by the listeners' slots.
 type young struct {

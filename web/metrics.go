@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"time"
 
+	"millrace/certificate"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -13,7 +15,7 @@ type metrics struct {
 	panics   prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, pair *certificate.Pair) *metrics {
 	if reg == nil {
 		reg = prometheus.NewRegistry()
 	}
@@ -33,6 +35,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 	}
 	reg.MustRegister(m.seconds, m.inFlight, m.panics)
+	if pair != nil {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "millrace_web_certificate_expires_seconds",
+			Help: "End of the web listener's certificate in Unix seconds; absent without one.",
+		}, func() float64 { return float64(pair.Expires().Unix()) }))
+	}
 	return m
 }
 

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"millrace/auth"
+	"millrace/certificate"
 	"millrace/historian"
 	"millrace/uns"
 
@@ -42,6 +44,11 @@ type Options struct {
 	UI bool `koanf:"ui"`
 	// Metrics turns /metrics on.
 	Metrics bool `koanf:"metrics"`
+	// TLS makes Address speak HTTPS; both files or none.
+	TLS struct {
+		CertFile string `koanf:"certFile"`
+		KeyFile  string `koanf:"keyFile"`
+	} `koanf:"tls"`
 }
 
 // DefaultOptions returns the defaults of the configuration contract.
@@ -57,6 +64,9 @@ func (o *Options) Validate() error {
 		faults = append(faults, fmt.Errorf("web.address: %q is not host:port, as in :8080 or 127.0.0.1:8080", o.Address))
 	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		faults = append(faults, fmt.Errorf("web.address: port %q is not a number from 0 to 65535", port))
+	}
+	if (o.TLS.CertFile == "") != (o.TLS.KeyFile == "") {
+		faults = append(faults, fmt.Errorf("web.tls: certFile %q and keyFile %q; name both for HTTPS, or neither", o.TLS.CertFile, o.TLS.KeyFile))
 	}
 	return errors.Join(faults...)
 }
@@ -95,6 +105,7 @@ type Parts struct {
 	State     func() historian.State
 	Sessions  func() []Session         // broker sessions; nil = none
 	Cut       func(mqttID string) bool // disconnects a session; false = no such session
+	Stream    *StreamRoute             // WebSocket connections handed on; nil = none
 	Socket    string                   // path of the admin socket; "" = none
 	Version   string
 	Started   time.Time
@@ -113,7 +124,8 @@ type Web struct {
 	metrics *metrics
 
 	tcp    net.Listener
-	socket *adminSocket // nil without one
+	pair   *certificate.Pair // nil: plain HTTP
+	socket *adminSocket      // nil without one
 	server *http.Server
 	// work is the context of all requests: it outlives the end of Serve's by drainTime.
 	work   context.Context
@@ -144,6 +156,14 @@ func Open(o Options, p Parts) (*Web, error) {
 	if p.Started.IsZero() {
 		p.Started = p.Now()
 	}
+	var pair *certificate.Pair
+	if o.TLS.CertFile != "" {
+		var err error
+		files := certificate.Files{Cert: o.TLS.CertFile, Key: o.TLS.KeyFile}
+		if pair, err = certificate.Open("web.tls", files, p.Now, p.Log.With("part", "web")); err != nil {
+			return nil, fmt.Errorf("web: %w", err)
+		}
+	}
 	tcp, err := listenTCP(o.Address)
 	if err != nil {
 		return nil, err
@@ -159,10 +179,15 @@ func Open(o Options, p Parts) (*Web, error) {
 		parts: p, options: o,
 		log:     p.Log.With("part", "web"),
 		now:     p.Now,
-		metrics: newMetrics(p.Registry),
+		metrics: newMetrics(p.Registry, pair),
 		tcp:     limitListener(tcp, maxConnections),
+		pair:    pair,
 		socket:  socket,
 		reads:   newGate(),
+	}
+	if pair != nil {
+		// HTTP/1.1 only: WebSocket needs it, and nothing here gains by HTTP/2.
+		w.tcp = tls.NewListener(w.tcp, pair.Config("http/1.1"))
 	}
 	w.work, w.cancel = context.WithCancel(context.Background())
 	w.server = &http.Server{
@@ -182,6 +207,14 @@ func Open(o Options, p Parts) (*Web, error) {
 
 // Addr is the address bound, with the real port.
 func (w *Web) Addr() string { return w.tcp.Addr().String() }
+
+// Scheme is https when the listener speaks TLS, else http.
+func (w *Web) Scheme() string {
+	if w.pair != nil {
+		return "https"
+	}
+	return "http"
+}
 
 // SetReady turns /readyz to 200 (true) or 503 (false). It starts as false.
 func (w *Web) SetReady(ready bool) { w.ready.Store(ready) }
@@ -207,6 +240,9 @@ func (w *Web) Serve(ctx context.Context) error {
 	}
 	watch, stopWatch := context.WithCancel(ctx)
 	running.Go(func() { w.watchDisk(watch) })
+	if w.pair != nil {
+		running.Go(func() { w.watchCertificate(watch) })
+	}
 
 	var err error
 	select {
@@ -237,6 +273,20 @@ func (w *Web) Close() error {
 		}
 	})
 	return nil
+}
+
+// watchCertificate looks at the files of the certificate once a second until ctx ends.
+func (w *Web) watchCertificate(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			w.pair.Check()
+		}
+	}
 }
 
 // watchDisk takes one reading of the disk a minute until ctx ends.

@@ -89,8 +89,12 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 	}
 	ingress.SetLive(b.broker)
 
+	var stream *web.StreamRoute
+	if br.WebSocket {
+		stream = &web.StreamRoute{Path: "/mqtt", Subprotocols: broker.Subprotocols(), MaxMessage: br.MaxMessage(), To: b.broker}
+	}
 	b.web, err = web.Open(c.Web, web.Parts{Book: b.book, Namespace: names, Catalog: b.catalog, Ingress: ingress, History: b.history,
-		State: b.history.State, Sessions: b.sessions, Cut: b.broker.Disconnect, Socket: filepath.Join(c.Data, "admin.sock"),
+		State: b.history.State, Sessions: b.sessions, Cut: b.broker.Disconnect, Stream: stream, Socket: filepath.Join(c.Data, "admin.sock"),
 		Version: version, Started: time.Now(), Gatherer: reg, Registry: reg, Log: log, Now: time.Now})
 	return b, err
 }

@@ -69,8 +69,8 @@ func (d *demo) tell(out io.Writer, mqtt, web, dir string) {
 	fmt.Fprintf(out, `
 A simulated plant of %d machines on three lines is publishing. Where to look:
 
-  status page      http://%s/
-  REST             http://%s/api/v1/docs
+  status page      %s/
+  REST             %s/api/v1/docs
   topics           bin/millrace topic list --data %s
   one topic        bin/millrace history get line1/press/temperature --from -5m --data %s
   your own device  bin/millrace client add press-07 --allow 'publish,subscribe #' --data %s

@@ -35,6 +35,8 @@ var keyWhy = []struct{ path, why string }{
 	{"web.address", "REST, status page and /metrics; host:port"},
 	{"web.ui", "serve the pages at /"},
 	{"web.metrics", "serve /metrics: open on loopback, elsewhere with a token"},
+	{"web.tls.certFile", "PEM file; set: web.address speaks HTTPS and wss; read anew when it changes"},
+	{"web.tls.keyFile", "PEM file with the key of that certificate"},
 }
 
 // keyLater are keys of the reference configuration whose parts this version does not have. They are refused
@@ -47,7 +49,6 @@ var keyLater = []struct{ prefix, with string }{
 	{"broker.profile", "the conformance profile"},
 	{"pipeline.", "pipelines"},
 	{"auth.token.", "access tokens"},
-	{"web.tls.", "HTTPS"},
 }
 
 func laterWith(path string) (string, bool) {

@@ -63,10 +63,10 @@ func (c serveCommand) Run(ctx context.Context, con console, g *globals) error {
 		if at := b.broker.TLSAddr(); at != "" {
 			fmt.Fprintf(con.out, "listening mqtt tls://%s\n", dialable(at))
 		}
-		fmt.Fprintf(con.out, "listening web http://%s\n", dialable(b.web.Addr()))
+		fmt.Fprintf(con.out, "listening web %s://%s\n", b.web.Scheme(), dialable(b.web.Addr()))
 		fmt.Fprintln(con.out, "ready")
 		if plant != nil {
-			plant.tell(con.out, dialable(b.broker.Addr()), dialable(b.web.Addr()), cfg.Data)
+			plant.tell(con.out, dialable(b.broker.Addr()), b.web.Scheme()+"://"+dialable(b.web.Addr()), cfg.Data)
 			go func() { done <- plant.run(plantCtx) }()
 		} else {
 			done <- nil

@@ -48,6 +48,12 @@ func connect(t testing.TB, addr string, version byte, id, user, password string)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
+	return greet(t, c, version, id, user, password)
+}
+
+// greet signs in over a connection that exists.
+func greet(t testing.TB, c net.Conn, version byte, id, user, password string) (d *device, code byte) {
+	t.Helper()
 	d = &device{t: t, conn: c, in: bufio.NewReader(c), version: version}
 	body := append(str(nil, "MQTT"), version, 0xC2, 0, 60)
 	if version == 5 {
