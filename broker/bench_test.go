@@ -15,7 +15,7 @@ import (
 type accepting struct {
 	source uns.Source
 	topic  uns.Topic
-	live   func(*uns.Topic, *uns.Sample)
+	live   uns.Live
 }
 
 func (a *accepting) Source(string) *uns.Source { return &a.source }
@@ -29,13 +29,14 @@ func (a *accepting) Accept(_ context.Context, b *uns.Batch) error {
 			b.Samples = append(b.Samples, historian.Sample{Seq: 1, Scale: 6, Value: historian.Value{Kind: historian.Decimal, Mant: 1}})
 		}
 	}
+	a.live.Prepare(b)
 	return nil
 }
 
 func (a *accepting) Announce(b *uns.Batch) {
 	for i := range b.Messages {
 		if m := &b.Messages[i]; m.Verdict.OK() {
-			a.live(m.Topic, &b.Samples[m.At])
+			a.live.Publish(b, i)
 		}
 	}
 }
@@ -45,11 +46,11 @@ func pipeline(t testing.TB) *broker.Broker {
 	in := &accepting{topic: uns.Topic{Workspace: "main", Path: "line1/temp", Full: full("line1/temp")}}
 	o := broker.DefaultOptions()
 	o.Address, o.Namespace = "127.0.0.1:0", uns.NewNamespace(uns.DefaultOptions())
-	b, err := broker.Open(o, in, x.book)
+	b, err := broker.Open(o, in, x.book, x.store)
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.live = b.Publish
+	in.live = b
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.Serve(ctx) }()
@@ -99,10 +100,11 @@ func BenchmarkLive(b *testing.B) {
 				c.mustSub(1, "#")
 			}
 			topic := &uns.Topic{Workspace: "main", Path: "line1/temp", Full: full("line1/temp")}
-			s := &uns.Sample{Scale: 6, Value: historian.Value{Kind: historian.Decimal, Mant: 215, Exp: 1}}
+			batch := &uns.Batch{Messages: []uns.Message{{Topic: topic}}, Samples: []uns.Sample{{Scale: 6, Value: historian.Value{Kind: historian.Decimal, Mant: 215, Exp: 1}}}}
 			b.ReportAllocs()
 			for b.Loop() {
-				x.Publish(topic, s)
+				x.Prepare(batch)
+				x.Publish(batch, 0)
 			}
 		})
 	}

@@ -37,11 +37,22 @@ type SignIn interface {
 	Certified(id string) (*auth.Principal, bool)
 }
 
+// Rows keeps small records in the same durable log as the values. *historian.Store is one.
+type Rows interface {
+	// Append commits samples and rows together; they are durable when it returns. It may block while the store is
+	// stalled, until ctx ends.
+	Append(ctx context.Context, samples []uns.Sample, rows []uns.Row) error
+	// Rows calls fn for every row whose key starts with prefix, in key order, until fn returns false. Key and value are
+	// valid during fn only.
+	Rows(prefix []byte, fn func(key, value []byte) bool) error
+}
+
 // Broker is the MQTT broker. It implements uns.Live. All methods are safe for concurrent use.
 type Broker struct {
 	o       Options
 	in      Ingress
 	users   SignIn
+	rows    Rows
 	log     *slog.Logger
 	now     func() time.Time
 	metrics *metrics
@@ -66,12 +77,12 @@ const (
 )
 
 // Open binds the listeners, so that a port in use is told at once, but accepts nothing before Serve.
-func Open(o Options, in Ingress, users SignIn) (*Broker, error) {
+func Open(o Options, in Ingress, users SignIn, rows Rows) (*Broker, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Namespace == nil || in == nil || users == nil {
-		return nil, errors.New("broker: Open needs Options.Namespace, an Ingress and a SignIn")
+	if o.Namespace == nil || in == nil || users == nil || rows == nil {
+		return nil, errors.New("broker: Open needs Options.Namespace, an Ingress, a SignIn and Rows")
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -79,7 +90,7 @@ func Open(o Options, in Ingress, users SignIn) (*Broker, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Broker{o: o, in: in, users: users, log: o.Log.With("part", "broker"), now: o.Now,
+	b := &Broker{o: o, in: in, users: users, rows: rows, log: o.Log.With("part", "broker"), now: o.Now,
 		seed: maphash.MakeSeed(), claims: claims{holders: map[string]*claim{}}, sessions: map[string]*session{}}
 	var err error
 	if b.library, err = newLibrary(b); err != nil {

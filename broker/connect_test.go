@@ -396,11 +396,11 @@ func TestServeOnceAndClose(t *testing.T) {
 	}
 	o := broker.DefaultOptions()
 	o.Address, o.Namespace = x.Addr(), uns.NewNamespace(uns.DefaultOptions())
-	if _, err := broker.Open(o, x.in, x.book); err == nil || !strings.Contains(err.Error(), "broker.address") {
+	if _, err := broker.Open(o, x.in, x.book, x.store); err == nil || !strings.Contains(err.Error(), "broker.address") {
 		t.Errorf("a port in use: %v", err)
 	}
 	o.Address = "127.0.0.1:0"
-	b, err := broker.Open(o, x.in, x.book)
+	b, err := broker.Open(o, x.in, x.book, x.store)
 	if err != nil {
 		t.Fatal(err)
 	}

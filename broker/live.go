@@ -4,9 +4,13 @@ import "millrace/uns"
 
 var _ uns.Live = (*Broker)(nil)
 
+// Prepare implements uns.Live.
+func (b *Broker) Prepare(*uns.Batch) {}
+
 // Publish implements uns.Live: it owes a stored value to everyone who listens to its topic. It never blocks, and costs
-// one comparison when nobody does. Safe for concurrent use.
-func (b *Broker) Publish(t *uns.Topic, s *uns.Sample) {
+// one comparison when nobody does. Safe for concurrent use, each caller with a batch of its own.
+func (b *Broker) Publish(batch *uns.Batch, i int) {
+	t, s := batch.Messages[i].Topic, &batch.Samples[batch.Messages[i].At]
 	m, _ := t.Slot().(*match)
 	if m == nil || m.generation != b.index.generation.Load() {
 		m = b.index.match(t.Full, &uns.Name{Place: uns.Value, Workspace: t.Workspace, Path: t.Path})

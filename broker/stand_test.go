@@ -3,7 +3,9 @@ package broker_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +31,7 @@ type memory struct {
 	series  historian.Series
 	seq     uint64
 	samples []historian.Sample
+	rows    map[string][]byte
 	append  func(ctx context.Context, n int) error // nil: at once
 }
 
@@ -43,7 +46,7 @@ func (m *memory) SetSeries(context.Context, historian.Series, historian.Class, [
 	return nil
 }
 
-func (m *memory) Append(ctx context.Context, s []historian.Sample, _ []historian.Row) error {
+func (m *memory) Append(ctx context.Context, s []historian.Sample, rows []historian.Row) error {
 	m.mu.Lock()
 	wait := m.append
 	m.mu.Unlock()
@@ -63,6 +66,35 @@ func (m *memory) Append(ctx context.Context, s []historian.Sample, _ []historian
 		kept := s[i]
 		kept.Value.Raw = append([]byte(nil), kept.Value.Raw...)
 		m.samples = append(m.samples, kept)
+	}
+	for _, r := range rows {
+		switch value := append([]byte{}, r.Value...); {
+		case r.Late != nil:
+			m.put(r.Key, r.Late(value))
+		case r.Value == nil:
+			delete(m.rows, string(r.Key))
+		default:
+			m.put(r.Key, value)
+		}
+	}
+	return nil
+}
+
+func (m *memory) put(key, value []byte) {
+	if m.rows == nil {
+		m.rows = map[string][]byte{}
+	}
+	m.rows[string(key)] = value
+}
+
+func (m *memory) Rows(prefix []byte, fn func(key, value []byte) bool) error {
+	m.mu.Lock()
+	rows := maps.Clone(m.rows)
+	m.mu.Unlock()
+	for _, k := range slices.Sorted(maps.Keys(rows)) {
+		if strings.HasPrefix(k, string(prefix)) && !fn([]byte(k), rows[k]) {
+			break
+		}
 	}
 	return nil
 }
@@ -155,7 +187,7 @@ func open(t testing.TB, s setting) *box {
 	if s.broker != nil {
 		s.broker(&o)
 	}
-	if x.Broker, err = broker.Open(o, x.in, x.book); err != nil {
+	if x.Broker, err = broker.Open(o, x.in, x.book, x.store); err != nil {
 		t.Fatal(err)
 	}
 	x.in.SetLive(x.Broker)

@@ -122,9 +122,13 @@ func (c *committer) fill(g *group) error {
 		for _, row := range g.entries[i].rows {
 			c.key = append(append(c.key[:0], spaceRow), row.Key...)
 			var err error
-			if row.Value == nil {
+			switch {
+			case row.Late != nil:
+				c.value = row.Late(append(c.value[:0], row.Value...))
+				err = b.Set(c.key, c.value, nil)
+			case row.Value == nil:
 				err = b.Delete(c.key, nil)
-			} else {
+			default:
 				err = b.Set(c.key, row.Value, nil)
 			}
 			if err != nil {

@@ -66,9 +66,12 @@ const (
 	ClassForever
 )
 
-// Row is an opaque record committed in the same batch as samples. A nil Value deletes the key.
+// Row is an opaque record committed in the same batch as samples. A nil Value deletes the key, unless Late is set.
 type Row struct {
 	Key, Value []byte
+	// Late, if set, appends the rest of the value to dst. It is called once, before Append returns and by another
+	// goroutine, when the samples of the same Append have their place and time; it may read them.
+	Late func(dst []byte) []byte
 }
 
 // SeriesRow is what the store keeps of one series. Meta is opaque to the historian.

@@ -30,6 +30,8 @@ type Batch struct {
 	Samples []historian.Sample
 	// Rows go into the same commit as the samples, set by the caller.
 	Rows []historian.Row
+	// Owed belongs to Live, from Prepare to the next Reset.
+	Owed any
 
 	arena []byte
 	units []unitClaim
@@ -50,6 +52,7 @@ func (b *Batch) Reset() {
 	b.Messages = b.Messages[:0]
 	clear(b.Rows)
 	b.Rows = b.Rows[:0]
+	b.Owed = nil
 	b.begin()
 }
 

@@ -33,6 +33,9 @@ type Reader interface {
 // Sample is historian.Sample, so that broker need not import historian.
 type Sample = historian.Sample
 
+// Row is an opaque record in the commit of a batch's samples; see historian.Row.
+type Row = historian.Row
+
 // Catalog holds every topic of every workspace. Safe for concurrent use.
 type Catalog struct {
 	ns     *Namespace

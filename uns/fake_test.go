@@ -102,7 +102,10 @@ func (s *sink) Append(context.Context, []historian.Sample, []historian.Row) erro
 // published is a Live that remembers what it was given.
 type published struct{ list []string }
 
-func (p *published) Publish(t *uns.Topic, s *uns.Sample) {
+func (p *published) Prepare(*uns.Batch) {}
+
+func (p *published) Publish(b *uns.Batch, i int) {
+	t, s := b.Messages[i].Topic, &b.Samples[b.Messages[i].At]
 	p.list = append(p.list, fmt.Sprintf("%s %s", t.Full, uns.AppendLive(nil, s)))
 }
 

@@ -88,6 +88,9 @@ func (in *Ingress) Accept(ctx context.Context, b *Batch) error {
 			break
 		}
 	}
+	if failure == nil && in.live != nil {
+		in.live.Prepare(b)
+	}
 	if failure == nil && len(b.Samples)+len(b.Rows) > 0 {
 		failure = in.store.Append(ctx, b.Samples, b.Rows)
 	}
@@ -304,7 +307,7 @@ func (in *Ingress) Announce(b *Batch) {
 	}
 	for i := range b.Messages {
 		if m := &b.Messages[i]; m.Verdict.Reason == Stored && m.At >= 0 && m.At < len(b.Samples) {
-			in.live.Publish(m.Topic, &b.Samples[m.At])
+			in.live.Publish(b, i)
 		}
 	}
 }

@@ -84,7 +84,7 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 
 	br := c.Broker
 	br.LiveQoS, br.Namespace, br.Log, br.Registry = u.LiveMirror.QoS, names, log, reg
-	if b.broker, err = broker.Open(br, ingress, b.book); err != nil {
+	if b.broker, err = broker.Open(br, ingress, b.book, b.history); err != nil {
 		return b, err
 	}
 	ingress.SetLive(b.broker)
