@@ -3,9 +3,13 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"mime"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -111,6 +115,9 @@ func register[I, O any](w *Web, rt route, handle func(ctx context.Context, c *ca
 	if rt.missing {
 		problems = append(problems, 404)
 	}
+	if takesBody(reflect.TypeFor[I]()) {
+		problems = append(problems, 400, 408, 413, 415)
+	}
 	fault := schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")
 	for _, status := range append(problems, rt.conflicts...) {
 		op.Responses[strconv.Itoa(status)] = &huma.Response{
@@ -124,6 +131,9 @@ func register[I, O any](w *Web, rt route, handle func(ctx context.Context, c *ca
 	if rt.takes != nil {
 		op.SkipValidateBody = true
 		op.RequestBody = &huma.RequestBody{}
+	}
+	if rt.takes != nil {
+		op.Middlewares = huma.Middlewares{rt.holdKind}
 	}
 	huma.Register(w.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, callerOf(ctx), in)
@@ -140,6 +150,33 @@ func register[I, O any](w *Web, rt route, handle func(ctx context.Context, c *ca
 		op.RequestBody.Content = media(schemas, rt.takes)
 		op.RequestBody.Required = !rt.optional
 	}
+}
+
+// takesBody says whether an input has a request body, for the library or for the handler itself.
+func takesBody(in reflect.Type) bool {
+	for _, name := range []string{"Body", "RawBody"} {
+		if _, ok := in.FieldByName(name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// holdKind refuses a body of a media type that the operation does not take. The library does that only for the
+// bodies it parses. A body of no declared type is taken for the right one.
+func (rt route) holdKind(ctx huma.Context, next func(huma.Context)) {
+	kind, _, err := mime.ParseMediaType(ctx.Header("Content-Type"))
+	if _, ok := rt.takes[kind]; !ok && ctx.Header("Content-Type") != "" {
+		_, rw := humago.Unwrap(ctx)
+		detail := "a body of " + kind + " is not taken here"
+		if err != nil {
+			detail = "the Content-Type cannot be read"
+		}
+		writeProblem(rw, problem(http.StatusUnsupportedMediaType, "unsupported_media_type", detail,
+			"send it with Content-Type: "+strings.Join(slices.Sorted(maps.Keys(rt.takes)), " or ")))
+		return
+	}
+	next(ctx)
 }
 
 // media documents bodies by media type; a nil sample is plain text.

@@ -62,6 +62,7 @@ type box struct {
 	logged  *lockedBuffer
 	local   *http.Client // through the admin socket
 	tokens  map[auth.Role]string
+	doc     declared
 
 	mu    sync.Mutex
 	state historian.State
@@ -345,6 +346,12 @@ func (a *ask) try() (reply, error) {
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
+	if err == nil {
+		a.b.doc.load(a.b.t, a.b.root)
+		if fault := a.b.doc.fault(res, string(text)); fault != "" {
+			a.b.t.Errorf("%s %s: %d is missing from the OpenAPI document: %s\n%s", a.method, a.path, res.StatusCode, fault, text)
+		}
+	}
 	return reply{res, string(text)}, err
 }
 

@@ -23,7 +23,7 @@ func (w *Web) addBulk(by rule) {
 		RawBody []byte `contentType:"application/x-ndjson"`
 	}
 	register(w, route{method: http.MethodPost, path: "/clients/bulk", id: "add-clients", tag: "Clients", rule: by,
-		body: maxBulkBody, conflicts: []int{400}, summary: "Add many API clients, all or none",
+		body: maxBulkBody, summary: "Add many API clients, all or none",
 		doc: "One client a line (NDJSON), or a JSON array. The answer is one result a line, in the same order. " +
 			"A bad line refuses the whole request: the problem's `lines` names each.",
 		takes: map[string]any{"application/x-ndjson": nil, "application/json": []auth.NewClient{}},

@@ -48,7 +48,7 @@ func (w *Web) addPublish() {
 		RawBody []byte `contentType:"application/json"`
 	}
 	register(w, route{method: http.MethodPost, path: "/uns/publish", id: "publish", tag: "UNS",
-		rule: rule{role: auth.RoleOperator, clients: true}, conflicts: []int{400}, summary: "Publish one value",
+		rule: rule{role: auth.RoleOperator, clients: true}, summary: "Publish one value",
 		doc: "The same way in as a device's: checked, stored, acknowledged by its verdict, published live. " +
 			"A refused value is an answer, not an error: 200 with status `refused`.",
 		takes: map[string]any{"application/json": PublishRequest{}},

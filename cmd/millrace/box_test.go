@@ -34,7 +34,7 @@ func start(t testing.TB, dir string, change func(*Config)) *running {
 	if err := c.validate(); err != nil {
 		t.Fatal(err)
 	}
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	b, err := openBox(c, log, func(err error) { panic(err) })
 	if err != nil {
 		t.Fatal(err)
