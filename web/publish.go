@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -61,8 +63,8 @@ func (w *Web) addPublish() {
 			if key := repeatedKey(in.RawBody); key != "" {
 				return nil, invalid(key, "the key "+key+" is there twice", "send each key once")
 			}
-			var ask exactPublish
-			if err := strictJSON(in.RawBody, &ask); err != nil {
+			ask, err := parsePublish(in.RawBody)
+			if err != nil {
 				return nil, problem(http.StatusBadRequest, "malformed", "the body cannot be read: "+jsonFault(err), `send for example {"topic":"line1/press/temp","value":21.5}`)
 			}
 			if ask.Topic == "" {
@@ -78,7 +80,7 @@ func (w *Web) addPublish() {
 // publish sends one value through the ingress and answers its verdict.
 func (w *Web) publish(ctx context.Context, c *caller, workspace string, ask *exactPublish) (*written, error) {
 	m := uns.Message{
-		Source: w.parts.Ingress.Source(sourceName(c)), Workspace: workspace, Payload: envelope(ask),
+		Source: w.parts.Ingress.Source(sourceName(c)), Workspace: workspace, Payload: envelope(ask), Enveloped: true,
 	}
 	path, fault := w.parts.Namespace.Path(workspace, ask.Topic)
 	switch {
@@ -96,11 +98,105 @@ func (w *Web) publish(ctx context.Context, c *caller, workspace string, ask *exa
 		return nil, err
 	}
 	got := &batch.Messages[0]
+	got.Verdict.Detail = ask.locate(got.Verdict)
 	var stored *historian.Sample
 	if got.Verdict.Reason == uns.Stored {
 		stored = &batch.Samples[got.At]
 	}
 	return writtenJSON(append(uns.AppendVerdict(nil, path, got.Verdict, stored), '\n')), nil
+}
+
+// parsePublish reads a body. A value that no JSON can hold, such as NaN or 01, is left to the ingress, which tells
+// the caller as it tells a device; the error is about anything else.
+func parsePublish(body []byte) (ask exactPublish, err error) {
+	if err = strictJSON(body, &ask); err == nil {
+		return ask, nil
+	}
+	from, to := valueExtent(body)
+	if from == to {
+		return ask, err
+	}
+	mended := slices.Concat(body[:from], []byte("null"), body[to:])
+	var rest exactPublish
+	if strictJSON(mended, &rest) != nil || repeatedKey(mended) != "" {
+		return ask, err
+	}
+	rest.Value = body[from:to]
+	return rest, nil
+}
+
+// valueExtent finds where the member `value` of the outermost object begins and ends, also where what stands there
+// is no JSON: strings and brackets are followed, anything else is passed over. Both are 0 where it cannot tell.
+func valueExtent(body []byte) (from, to int) {
+	depth, start := 0, 0
+	key := ""
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case '"':
+			at := i
+			for i++; i < len(body) && body[i] != '"'; i++ {
+				if body[i] == '\\' {
+					i++
+				}
+			}
+			if i >= len(body) {
+				return 0, 0
+			}
+			if depth == 1 && start == 0 {
+				key = string(body[at+1 : i])
+			}
+		case ':':
+			if depth == 1 && start == 0 {
+				start = i + 1
+			}
+		case '{', '[':
+			depth++
+		case '}', ']', ',':
+			if depth == 1 && start > 0 {
+				if strings.EqualFold(key, "value") {
+					text := bytes.TrimLeft(body[start:i], " \t\r\n")
+					return i - len(text), i - len(text) + len(bytes.TrimRight(text, " \t\r\n"))
+				}
+				start = 0
+			}
+			if body[i] != ',' {
+				depth--
+			}
+		}
+	}
+	return 0, 0
+}
+
+// locate words the place that a detail names as one within the member the caller sent: the ingress counts from the
+// start of the envelope made here.
+func (ask *exactPublish) locate(v uns.Verdict) string {
+	if v.OK() {
+		return v.Detail
+	}
+	lead, ends := "byte ", ":"
+	at := 0
+	if !strings.HasPrefix(v.Detail, lead) {
+		lead, ends = "(byte ", ")"
+		if at = strings.LastIndex(v.Detail, lead); at < 0 {
+			return v.Detail
+		}
+	}
+	digits, rest, ok := strings.Cut(v.Detail[at+len(lead):], ends)
+	n, err := strconv.Atoi(digits)
+	if !ok || err != nil {
+		return v.Detail
+	}
+	for _, part := range ask.parts() {
+		if n -= len(part.before); n < 0 {
+			break
+		}
+		// One behind the end counts as the member's own: it ended too early.
+		if n <= len(part.text) {
+			return v.Detail[:at] + lead + strconv.Itoa(n) + " of " + part.name + ends + rest
+		}
+		n -= len(part.text)
+	}
+	return v.Detail
 }
 
 // repeatedKey names a key that a JSON object has twice, as encoding/json would silently take the last of. Nested
@@ -139,15 +235,22 @@ func sourceName(c *caller) string {
 	return "~" + c.Name
 }
 
+// part is one member of the envelope and the text before it.
+type part struct {
+	before, name string
+	text         []byte
+}
+
+// parts are the members that the envelope of this request has.
+func (ask *exactPublish) parts() []part {
+	all := []part{{`{"value":`, "value", ask.Value}, {`,"timestamp":`, "timestamp", ask.Timestamp}, {`,"quality":`, "quality", ask.Quality}}
+	return slices.DeleteFunc(all, func(p part) bool { return len(p.text) == 0 })
+}
+
 // envelope is the payload a device would send for this request.
-func envelope(ask *exactPublish) []byte {
-	b := append([]byte(nil), `{"value":`...)
-	b = append(b, ask.Value...)
-	if len(ask.Timestamp) > 0 {
-		b = append(append(b, `,"timestamp":`...), ask.Timestamp...)
-	}
-	if len(ask.Quality) > 0 {
-		b = append(append(b, `,"quality":`...), ask.Quality...)
+func envelope(ask *exactPublish) (b []byte) {
+	for _, p := range ask.parts() {
+		b = append(append(b, p.before...), p.text...)
 	}
 	return append(b, '}')
 }

@@ -132,10 +132,46 @@ func TestPublishAnswersTheVerdict(t *testing.T) {
 	b.call(auth.RoleOperator, "POST", "/uns/publish").json(`{"topic":"a","value":1,"value":2}`).do().refused(t, 422, "invalid", "value")
 	b.call(auth.RoleOperator, "POST", "/uns/publish").json(`{"topic":"a","Topic":"b","value":1}`).do().refused(t, 422, "invalid", "topic")
 	b.call(auth.RoleOperator, "POST", "/uns/publish").json(`{"topic":"a"}`).do().refused(t, 422, "invalid", "value")
-	b.call(auth.RoleOperator, "POST", "/uns/publish").json(`{"topic":"a","value":01}`).do().refused(t, 400, "malformed", "")
+	b.call(auth.RoleOperator, "POST", "/uns/publish").json(`{"topic":"a","value":}`).do().refused(t, 400, "malformed", "")
+	b.call(auth.RoleOperator, "POST", "/uns/publish").json(`{"topic":"a","value":[1}`).do().refused(t, 400, "malformed", "")
+	b.call(auth.RoleOperator, "POST", "/uns/publish").json(`{"topic":NaN,"value":NaN}`).do().refused(t, 400, "malformed", "")
 	b.call(auth.RoleOperator, "POST", "/uns/publish").json(`{"topic":"a","value":1,"qualty":"good"}`).do().refused(t, 400, "malformed", "")
 	if b.catalog.Lookup("main", "a") != nil {
 		t.Error("a refused body made a topic")
+	}
+}
+
+// What JSON cannot hold is refused as a device's payload is, and the place is one within the member that was sent.
+func TestPublishNamesThePlaceWithinTheMember(t *testing.T) {
+	b := newBox(t)
+	for _, test := range []struct{ body, reason, detail string }{
+		{`{"topic":"a","value":NaN}`, "payload_invalid", "byte 0 of value: "},
+		{`{ "value" : -Infinity , "topic":"a"}`, "payload_invalid", "byte 1 of value: "},
+		{`{"value":01,"topic":"a","quality":"good"}`, "payload_invalid", "byte 1 of value: "},
+		{`{"topic":"a","value":[1,{"b":NaN}],"timestamp":"2026-11-30T11:00:00Z"}`, "payload_invalid", "byte 8 of value: "},
+		{`{"topic":"a","value":"\q"}`, "payload_invalid", "byte 2 of value: "},
+		{`{"topic":"a","value":1 2}`, "payload_invalid", "byte 2 of value: "},
+		{`{"topic":"a","value":1e400}`, "number_out_of_range", "(byte 0 of value)"},
+		{`{"topic":"a","value":[0,1e400]}`, "number_out_of_range", "(byte 3 of value)"},
+		{`{"topic":"a","value":1,"quality":"(byte 3)"}`, "payload_invalid", "(byte 0 of quality)"},
+	} {
+		var v struct{ Status, Reason, Detail, Topic string }
+		b.call(auth.RoleOperator, "POST", "/uns/publish").json(test.body).do().wants(t, 200).into(t, &v)
+		if v.Status != "refused" || v.Reason != test.reason || !strings.Contains(v.Detail, test.detail) || v.Topic != "a" {
+			t.Errorf("%s: %+v, want %s with %q", test.body, v, test.reason, test.detail)
+		}
+	}
+}
+
+// A topic that takes text or bytes as they are still gets the value, not the envelope that web makes of it.
+func TestPublishToATextTopic(t *testing.T) {
+	b := newBox(t)
+	for _, test := range []struct{ kind, value, want string }{{"text", `"ON"`, `"value":"ON",`}, {"bytes", `"T04="`, `"value":"T04=",`}} {
+		b.call(auth.RoleDesigner, "PUT", "/uns/topic", "topic", test.kind).json(`{"schema":{"type":"`+test.kind+`"}}`).do().wants(t, 200)
+		b.call(auth.RoleOperator, "POST", "/uns/publish").json(`{"topic":"`+test.kind+`","value":`+test.value+`}`).do().wants(t, 200)
+		if got := b.get("/uns/latest", "filter", test.kind).wants(t, 200).text; !strings.Contains(got, test.want) {
+			t.Errorf("%s: %s", test.kind, got)
+		}
 	}
 }
 
