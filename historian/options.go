@@ -64,7 +64,7 @@ type PebbleOptions struct {
 // CheckpointOptions bound how much of the log has to be read again at a start.
 type CheckpointOptions struct {
 	LogBytes int64         // 128 MiB
-	Values   int64         // 4 million
+	Values   int64         // 3 million
 	Every    time.Duration // 10 min
 	// CarryBelow leaves a series with fewer samples in its head, so that slow series make no tiny chunks. 64;
 	// -1 carries nothing.
@@ -106,7 +106,7 @@ func (o *Options) Validate() error {
 func (o *Options) settle() {
 	c := &o.Checkpoint
 	setDefault(&c.LogBytes, 128<<20)
-	setDefault(&c.Values, 4_000_000)
+	setDefault(&c.Values, 3_000_000)
 	setDefault(&c.Every, 10*time.Minute)
 	setDefault(&c.CarryBelow, 64)
 	if o.MaxLogBytes > 0 {
