@@ -56,6 +56,9 @@ type Broker struct {
 	log     *slog.Logger
 	now     func() time.Time
 	metrics *metrics
+	atDoors *doorMetrics
+	limits  limits
+	swept   time.Time    // the tables of limits; the watchdog's
 	seed    maphash.Seed // of frame hashes
 	library *mqtt.Server
 	ctx     context.Context // parent of every Accept; set by Serve
@@ -92,6 +95,8 @@ func Open(o Options, in Ingress, users SignIn, rows Rows) (*Broker, error) {
 	}
 	b := &Broker{o: o, in: in, users: users, rows: rows, log: o.Log.With("part", "broker"), now: o.Now,
 		seed: maphash.MakeSeed(), claims: claims{holders: map[string]*claim{}}, sessions: map[string]*session{}}
+	b.limits.flapping.init(int(o.Limits.FlappingLimit))
+	b.limits.signIn.init(int(o.Limits.SignInFailures))
 	var err error
 	if b.library, err = newLibrary(b); err != nil {
 		return nil, fmt.Errorf("broker: set up the mqtt library: %w", err)
@@ -100,6 +105,10 @@ func Open(o Options, in Ingress, users SignIn, rows Rows) (*Broker, error) {
 		return nil, err
 	}
 	if b.metrics, err = newMetrics(o.Registry, b); err != nil {
+		b.listener.shut()
+		return nil, fmt.Errorf("broker: register metrics: %w", err)
+	}
+	if b.atDoors, err = newDoorMetrics(o.Registry, b); err != nil {
 		b.listener.shut()
 		return nil, fmt.Errorf("broker: register metrics: %w", err)
 	}

@@ -47,6 +47,7 @@ func (b *Broker) takeClaim(c *conn, id, owner string) (refusal packets.Code, ok 
 	}
 	holder.next = me
 	b.claims.mu.Unlock()
+	b.noteFlap(owner, id)
 	holder.c.eject(codeTakenOver)
 
 	timeout := time.NewTimer(b.o.Limits.ConnectTimeout)

@@ -29,6 +29,7 @@ type conn struct {
 	door        *door
 	certified   bool   // the client's certificate was verified
 	certificate string // its common name
+	tooFast     bool   // beyond its door's rate: it is told at its CONNECT
 
 	in          []byte // read buffer; in[r:w] is unread
 	r, w        int
@@ -230,11 +231,18 @@ func (c *conn) connect(body []byte) (code byte) {
 		return codeProtocol // [MQTT-3.1.0-2]
 	}
 	version, code := checkConnect(body)
-	if code == 0 {
+	if code == 0 && !c.tooFast {
 		return 0
+	}
+	if c.tooFast {
+		c.b.atDoors.refuse(codeConnectRate)
 	}
 	c.end = errNotConnect
 	switch {
+	case code == 0 && version == 5:
+		c.out.append([]byte{typeConnack << 4, 3, 0, codeConnectRate, 0}, true)
+	case code == 0:
+		c.out.append([]byte{typeConnack << 4, 2, 0, connackV3(codeConnectRate)}, true)
 	case code == codeVersion && version > 5:
 		c.out.append([]byte{typeConnack << 4, 3, 0, codeVersion, 0}, true) // [MQTT-3.1.2-2]
 	case code == codeVersion:
@@ -312,6 +320,9 @@ func (c *conn) fail(code byte) {
 		c.end = errEnded
 	}
 	if c.kick.Load() == 0 && c.established { // an ejection has been counted
+		if flaps(code) {
+			c.b.noteFlap(c.session.principal.ID(), c.session.id)
+		}
 		c.b.metrics.end(code)
 	}
 	c.out.disconnect(code)

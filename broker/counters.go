@@ -77,11 +77,8 @@ type metrics struct {
 	turn       atomic.Uint32
 	dropped    [dropReasons]atomic.Uint64
 	ended      [len(endNames)]atomic.Uint64
-	refused    atomic.Uint64
-	turnedAway atomic.Uint64
 	duplicates atomic.Uint64
 	panics     atomic.Uint64
-	handshakes atomic.Uint64 // TLS, failed
 	leaks      atomic.Uint64
 	held       atomic.Uint64 // readers that waited for their client to read its answers
 	forgotten  atomic.Uint64 // entries that left a topic cache
@@ -89,8 +86,7 @@ type metrics struct {
 	b    *Broker
 	desc struct {
 		connections, received, sent, bytesIn, bytesOut, dropped, stored *prometheus.Desc
-		ended, refused, turnedAway, panics, leaks, duplicates           *prometheus.Desc
-		handshakes, certificate                                         *prometheus.Desc
+		ended, panics, leaks, duplicates                                *prometheus.Desc
 		storing, queued, inflight, subscriptions, held, forgotten       *prometheus.Desc
 	}
 }
@@ -109,13 +105,9 @@ func newMetrics(reg prometheus.Registerer, b *Broker) (*metrics, error) {
 	m.desc.dropped = d("millrace_broker_messages_dropped_total", "Messages not delivered, by reason.", []string{"reason"}, nil)
 	m.desc.stored = d("millrace_broker_publish_to_stored_seconds", "From the read of a publish to its value being durable.", nil, nil)
 	m.desc.ended = d("millrace_broker_sessions_ended_total", "Sessions ended by the box, by reason.", []string{"reason"}, nil)
-	m.desc.refused = d("millrace_broker_connects_refused_total", "CONNECT packets refused.", nil, nil)
-	m.desc.turnedAway = d("millrace_broker_connections_turned_away_total", "Connections closed at once because too many are open.", nil, nil)
 	m.desc.duplicates = d("millrace_broker_duplicates_total", "Retransmissions of what was stored already: acknowledged, not stored again.", nil, nil)
 	m.desc.panics = d("millrace_broker_contained_panics_total", "Panics on a connection that were contained.", nil, nil)
 	m.desc.leaks = d("millrace_broker_leaked_packets_total", "Message packets that reached the control plane; always 0.", nil, nil)
-	m.desc.handshakes = d("millrace_broker_tls_handshakes_failed_total", "Connections to the TLS listener that ended in their handshake.", nil, nil)
-	m.desc.certificate = d("millrace_broker_certificate_expires_seconds", "End of the TLS listener's certificate in Unix seconds; absent without one.", nil, nil)
 	m.desc.storing = d("millrace_broker_connections_storing", "Connections whose batch of publishes waits for the store.", nil, nil)
 	m.desc.queued = d("millrace_broker_deliveries_queued", "Messages that wait for their subscriber's turn, of all sessions.", nil, nil)
 	m.desc.inflight = d("millrace_broker_deliveries_inflight", "Messages sent and not yet acknowledged by their subscriber, of all sessions.", nil, nil)
@@ -132,7 +124,7 @@ func (m *metrics) shard() *shard { return &m.shards[m.turn.Add(1)%uint32(len(m.s
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	d := &m.desc
 	for _, desc := range []*prometheus.Desc{d.connections, d.received, d.sent, d.bytesIn, d.bytesOut, d.dropped, d.stored,
-		d.ended, d.refused, d.turnedAway, d.panics, d.leaks, d.duplicates, d.handshakes, d.certificate,
+		d.ended, d.panics, d.leaks, d.duplicates,
 		d.storing, d.queued, d.inflight, d.subscriptions, d.held, d.forgotten} {
 		ch <- desc
 	}
@@ -172,15 +164,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	counter(d.sent, out)
 	counter(d.bytesIn, bytesIn)
 	counter(d.bytesOut, bytesOut)
-	counter(d.refused, m.refused.Load())
-	counter(d.turnedAway, m.turnedAway.Load())
 	counter(d.duplicates, m.duplicates.Load())
 	counter(d.panics, m.panics.Load())
 	counter(d.leaks, m.leaks.Load())
-	counter(d.handshakes, m.handshakes.Load())
-	if at, ok := m.b.listener.certificateExpires(); ok {
-		ch <- prometheus.MustNewConstMetric(d.certificate, prometheus.GaugeValue, float64(at.Unix()))
-	}
 	for i, name := range dropNames {
 		counter(d.dropped, m.dropped[i].Load(), name)
 	}

@@ -49,3 +49,29 @@ func (b *Broker) IndexSize() (n int) {
 	count(&b.index.root)
 	return n
 }
+
+// MaxTallies is how many rows a table of limits has.
+const MaxTallies = maxTallies
+
+// Tallies is a table of limits.
+type Tallies struct{ t tallies }
+
+// NewTallies makes one that bans at most events a minute.
+func NewTallies(most int) *Tallies {
+	x := &Tallies{}
+	x.t.init(most)
+	return x
+}
+
+func (x *Tallies) Note(of, id string, now time.Time) bool { return x.t.note(tallyKey{of, id}, now) }
+func (x *Tallies) Banned(of, id string, now time.Time) bool {
+	return x.t.banned(tallyKey{of, id}, now)
+}
+func (x *Tallies) Sweep(now time.Time) { x.t.sweep(now) }
+func (x *Tallies) Figures() (rows, bans int, displaced uint64) {
+	f := x.t.figures()
+	return f.rows, f.bans, f.displaced
+}
+
+// SourceOf is what an address counts as.
+func SourceOf(address string) string { return sourceOf(address) }

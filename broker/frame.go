@@ -26,13 +26,17 @@ const (
 	codeUnable          = 0x83 // implementation specific error
 	codeVersion         = 0x84
 	codeClientID        = 0x85
+	codeBadPassword     = 0x86
 	codeNotAuthorized   = 0x87
 	codeBusy            = 0x89
+	codeBanned          = 0x8A
 	codeShuttingDown    = 0x8B
+	codeBadMethod       = 0x8C
 	codeKeepAlive       = 0x8D
 	codeTakenOver       = 0x8E
 	codeFilterInvalid   = 0x8F
 	codeTopicInvalid    = 0x90
+	codeTooMany         = 0x93 // Receive Maximum exceeded
 	codeAliasInvalid    = 0x94
 	codeTooLarge        = 0x95
 	codeQuota           = 0x97
@@ -40,6 +44,7 @@ const (
 	codePayloadInvalid  = 0x99
 	codeQoSNotSupported = 0x9B
 	codeNoShared        = 0x9E
+	codeConnectRate     = 0x9F
 )
 
 // varint reads a variable byte integer. n is its length, 0 when b is too short, -1 when it is malformed.

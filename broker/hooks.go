@@ -55,6 +55,7 @@ var (
 	refusedClientID = packets.Code{Code: codeClientID, Reason: "the client identifier is in use by another API client; choose another one"}
 	refusedWill     = packets.Code{Code: codeUnable, Reason: "wills come with the next version; connect without one"}
 	refusedStopping = packets.ErrServerShuttingDown
+	refusedBanned   = packets.Code{Code: codeBanned, Reason: "too many failures within a minute; try again in a minute"}
 )
 
 // OnConnect decides everything that can refuse a client. The library sends no CONNACK for an error from here, so it is
@@ -64,7 +65,7 @@ func (h *hooks) OnConnect(cl *mqtt.Client, pk packets.Packet) error {
 	c.client, c.version = cl, cl.Properties.ProtocolVersion
 	code, ok := h.b.admit(c, cl, &pk)
 	if !ok {
-		h.b.metrics.refused.Add(1)
+		h.b.atDoors.refuse(code.Code)
 		_ = h.b.library.SendConnack(cl, code, false, nil)
 		return code
 	}
@@ -87,6 +88,9 @@ func (b *Broker) admit(c *conn, cl *mqtt.Client, pk *packets.Packet) (code packe
 	if pk.Connect.WillFlag {
 		return refusedWill, false
 	}
+	if b.limits.flapping.banned(tallyKey{principal.ID(), cl.ID}, b.now()) {
+		return refusedBanned, false
+	}
 	if code, ok = b.takeClaim(c, cl.ID, principal.ID()); !ok {
 		return code, false
 	}
@@ -107,7 +111,16 @@ func (b *Broker) signIn(c *conn, pk *packets.Packet) (p *auth.Principal, refusal
 	if c.certified {
 		return b.certifiedSignIn(c, pk.Connect.Username)
 	}
-	p, ok = b.users.SignIn(string(pk.Connect.Username), pk.Connect.Password)
+	key := tallyKey{sourceOf(c.raw.RemoteAddr().String()), string(pk.Connect.Username)}
+	if key.id == "" {
+		key.id = pk.Connect.ClientIdentifier
+	}
+	if b.limits.signIn.banned(key, b.now()) {
+		return nil, refusedBanned, false
+	}
+	if p, ok = b.users.SignIn(string(pk.Connect.Username), pk.Connect.Password); !ok {
+		b.noteFailure(key)
+	}
 	return p, refusedPassword, ok
 }
 
@@ -144,7 +157,7 @@ func connackV3(code byte) byte {
 		return 1
 	case codeClientID, codeUnspecified: // the library says 0x80 to an empty identifier without clean session
 		return 2
-	case codeBusy, codeShuttingDown:
+	case codeBusy, codeShuttingDown, codeConnectRate:
 		return 3
 	}
 	if code < 0x80 {

@@ -28,6 +28,8 @@ type listener struct {
 type door struct {
 	kind  doorKind
 	ln    net.Listener      // nil: connections are handed over (TakeStream)
+	enter *gate             // connections a second
+	tell  *gate             // beyond enter: connections a second that are told why
 	shake *tls.Config       // nil: plain
 	pair  *certificate.Pair // of shake
 }
@@ -54,14 +56,14 @@ func listen(b *Broker) (_ *listener, err error) {
 	}()
 	o := &b.o
 	if o.Address != "" {
-		d := &door{kind: doorTCP}
+		d := newDoor(doorTCP, o.Limits.ConnectRatePerSec)
 		if d.ln, err = net.Listen("tcp", o.Address); err != nil {
 			return nil, fmt.Errorf("broker: listen on %s: %w; free the port or set broker.address", o.Address, err)
 		}
 		l.doors[doorTCP] = d
 	}
 	if o.TLS.Address != "" {
-		d := &door{kind: doorTLS}
+		d := newDoor(doorTLS, o.Limits.ConnectRatePerSec)
 		files := certificate.Files{Cert: o.TLS.CertFile, Key: o.TLS.KeyFile, ClientCA: o.TLS.ClientCAFile}
 		if d.pair, err = certificate.Open("broker.tls", files, b.now, b.log); err != nil {
 			return nil, fmt.Errorf("broker: %w", err)
@@ -73,9 +75,17 @@ func listen(b *Broker) (_ *listener, err error) {
 		l.doors[doorTLS] = d
 	}
 	if o.WebSocket {
-		l.doors[doorStream] = &door{kind: doorStream}
+		l.doors[doorStream] = newDoor(doorStream, o.Limits.ConnectRatePerSec)
 	}
 	return l, nil
+}
+
+func newDoor(kind doorKind, rate int) *door {
+	d := &door{kind: kind, enter: newGate(rate)}
+	if rate > 0 {
+		d.tell = newGate(max(rate, fewestTold))
+	}
+	return d
 }
 
 // address of a door; "" when it is shut or has none.
@@ -128,15 +138,22 @@ func (l *listener) accept(d *door) error {
 			continue
 		}
 		rest = 5 * time.Millisecond
+		knocked := d.knock(l.b.now())
+		if knocked == knockClosed {
+			l.b.atDoors.turnedTooFast.Inc()
+			_ = raw.Close()
+			continue
+		}
 		if d.shake != nil {
 			raw = tls.Server(raw, d.shake)
 		}
 		c := l.register(raw, d)
 		if c == nil {
-			l.b.metrics.turnedAway.Add(1)
+			l.b.atDoors.turnedFull.Inc()
 			_ = raw.Close()
 			continue
 		}
+		c.tooFast = knocked == knockTold
 		go l.run(c)
 	}
 }
@@ -193,7 +210,7 @@ func (l *listener) establish(c *conn) {
 		}
 	}()
 	if err := c.secure(); err != nil {
-		l.b.metrics.handshakes.Add(1)
+		l.b.atDoors.handshakes.Inc()
 		l.b.log.Debug("tls handshake failed", "remote", c.raw.RemoteAddr().String(), "error", err)
 		return
 	}

@@ -31,6 +31,12 @@ type Options struct {
 		ConnectTimeout          time.Duration `koanf:"connectTimeout"`
 		MaxSubscriberQueue      int           `koanf:"maxSubscriberQueue"`
 		MaxSubscriberQueueBytes int64         `koanf:"maxSubscriberQueueBytes"`
+		// ConnectRatePerSec is how many connections a second each listener takes, with a burst of one second; 0 = any.
+		ConnectRatePerSec int `koanf:"connectRatePerSec"`
+		// FlappingLimit is how many take-overs and protocol errors of one client identifier begin a ban; 0 = any.
+		FlappingLimit PerMinute `koanf:"flappingLimit"`
+		// SignInFailures is how many failed sign-ins from one address as one client begin a ban; 0 = any.
+		SignInFailures PerMinute `koanf:"signInFailures"`
 	} `koanf:"limits"`
 
 	// LiveQoS is uns.liveMirror.qos: the highest QoS at which live values are delivered.
@@ -40,6 +46,12 @@ type Options struct {
 	Log       *slog.Logger          `koanf:"-"` // nil: nothing is logged
 	Registry  prometheus.Registerer `koanf:"-"` // nil: a private registry
 }
+
+// PerMinute is a number of events in a minute.
+type PerMinute int
+
+// String writes it as config.yaml does.
+func (n PerMinute) String() string { return fmt.Sprintf("%d/min", int(n)) }
 
 // DefaultOptions returns the values of contract section 2. Namespace is still to be set.
 func DefaultOptions() Options {
@@ -52,6 +64,9 @@ func DefaultOptions() Options {
 	o.Limits.ConnectTimeout = 5 * time.Second
 	o.Limits.MaxSubscriberQueue = 10000
 	o.Limits.MaxSubscriberQueueBytes = 16 << 20
+	o.Limits.ConnectRatePerSec = 1000
+	o.Limits.FlappingLimit = 15
+	o.Limits.SignInFailures = 60
 	o.LiveQoS = 1
 	return o
 }
@@ -84,6 +99,9 @@ func (o *Options) Validate() error {
 	}
 	bound("broker.limits.maxSubscriberQueue", int64(l.MaxSubscriberQueue), 1, 10_000_000)
 	bound("broker.limits.maxSubscriberQueueBytes", l.MaxSubscriberQueueBytes, 1024, 1<<40)
+	bound("broker.limits.connectRatePerSec", int64(l.ConnectRatePerSec), 0, 1_000_000)
+	bound("broker.limits.flappingLimit", int64(l.FlappingLimit), 0, 1_000_000)
+	bound("broker.limits.signInFailures", int64(l.SignInFailures), 0, 1_000_000)
 	bound("uns.liveMirror.qos", int64(o.LiveQoS), 0, 2)
 	return errors.Join(faults...)
 }

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"crypto/tls"
-	"time"
 
 	"millrace/auth"
 
@@ -43,12 +42,4 @@ func (l *listener) checkCertificate() {
 	if d := l.doors[doorTLS]; d != nil {
 		d.pair.Check()
 	}
-}
-
-// certificateExpires is the end of the certificate in use; ok is false without a TLS door.
-func (l *listener) certificateExpires() (at time.Time, ok bool) {
-	if d := l.doors[doorTLS]; d != nil {
-		return d.pair.Expires(), true
-	}
-	return at, false
 }

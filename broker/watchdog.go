@@ -26,6 +26,7 @@ func (b *Broker) watch(stop <-chan struct{}) {
 // and ejected connections that do not leave.
 func (b *Broker) inspect(now time.Time) {
 	b.listener.checkCertificate()
+	b.sweepTallies(now)
 	ns := now.UnixNano()
 	b.listener.each(func(c *conn) {
 		if code := c.kick.Load(); code != 0 {

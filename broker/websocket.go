@@ -10,14 +10,20 @@ func Subprotocols() []string { return []string{"mqtt", "mqttv3.1"} }
 // never held as a whole, so the bound on memory stays that on packets.
 func (o *Options) MaxMessage() int64 { return max(4*o.Limits.MaxPacketSize, 1<<20) }
 
-// Welcome says whether one more stream is taken now. Who asks can refuse it before it exists.
+// Welcome says whether one more stream is taken now. Who asks can refuse it before it exists. A yes counts
+// towards connectRatePerSec.
 func (b *Broker) Welcome() bool {
 	l := b.listener
-	if l.doors[doorStream] != nil && l.takes() {
-		return true
+	d := l.doors[doorStream]
+	switch {
+	case d == nil || !l.takes():
+		b.atDoors.turnedFull.Inc()
+		return false
+	case d.knock(b.now()) != knockEnter:
+		b.atDoors.turnedTooFast.Inc()
+		return false
 	}
-	b.metrics.turnedAway.Add(1)
-	return false
+	return true
 }
 
 // TakeStream runs a connection that somebody else has accepted, as if it had come through a door of ours; the bytes in it
@@ -31,6 +37,6 @@ func (b *Broker) TakeStream(raw net.Conn) {
 			return
 		}
 	}
-	b.metrics.turnedAway.Add(1)
+	b.atDoors.turnedFull.Inc()
 	_ = raw.Close()
 }

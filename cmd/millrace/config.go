@@ -195,6 +195,8 @@ func kindName(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
 		return "duration"
+	case t == reflect.TypeFor[broker.PerMinute]():
+		return "number a minute"
 	case t.Kind() == reflect.Int64:
 		return "size"
 	case t.Kind() == reflect.Int:
@@ -231,6 +233,8 @@ func decodeQuantity(from, to reflect.Type, v any) (any, error) {
 			return nil, fmt.Errorf("quantity: %v has no unit; write 500ms, 5s, 1h30m or 7d", v)
 		}
 		return quantity(parseDuration(text))
+	case to == reflect.TypeFor[broker.PerMinute]():
+		return quantity(parsePerMinute(fmt.Sprint(v)))
 	case to.Kind() == reflect.Int64:
 		return quantity(parseSize(fmt.Sprint(v)))
 	case to.Kind() == reflect.Int && isText:

@@ -93,6 +93,7 @@ func TestConfigFaults(t *testing.T) {
 		{"number without unit for a duration", "broker:\n  limits:\n    connectTimeout: 5\n", nil, []string{"c.yaml:3", "has no unit"}},
 		{"word for a bool", "historian:\n  pebble:\n    syncWrites: maybe\n", nil, []string{"c.yaml:3", `"maybe" is neither true nor false`}},
 		{"a part that is not there", "pipeline:\n  history:\n    retention: 24h\n", nil, []string{"c.yaml:3", "not available in this version", "pipelines"}},
+		{"a rate that is none", "broker:\n  limits:\n    flappingLimit: often\n", nil, []string{"c.yaml:3", `"often" is not a number a minute`}},
 		{"unknown variable", "", []string{"MILLRACE_HISTORIAN_SYNCWRITES=false"}, []string{"unknown variable MILLRACE_HISTORIAN_SYNCWRITES"}},
 		{"bad value in the environment", "", []string{"MILLRACE_BROKER_LIMITS_MAXCLIENTS=many"}, []string{"MILLRACE_BROKER_LIMITS_MAXCLIENTS", `"many" is not a whole number`}},
 		{"a value out of bounds", "uns:\n  liveMirror:\n    qos: 7\n", nil, []string{"uns.liveMirror.qos", "7"}},

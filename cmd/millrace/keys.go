@@ -18,6 +18,9 @@ var keyWhy = []struct{ path, why string }{
 	{"broker.limits.connectTimeout", "a socket that has not sent a whole CONNECT by then is closed"},
 	{"broker.limits.maxSubscriberQueue", "messages waiting for one subscriber; full: the oldest is dropped and counted"},
 	{"broker.limits.maxSubscriberQueueBytes", "the same bound in bytes of payload"},
+	{"broker.limits.connectRatePerSec", "connections a second each listener takes, burst of one second; above: 0x9F, or closed; 0 = any"},
+	{"broker.limits.flappingLimit", "take-overs and protocol errors of one client identifier that ban it for a minute (0x8A); 0/min = never"},
+	{"broker.limits.signInFailures", "failed sign-ins from one address as one client that ban the pair for a minute (0x8A); 0/min = never"},
 	{"historian.pebble.syncWrites", "true: an acknowledgement means fsynced; false: a power cut may lose the last 100 ms, and so may a kill -9"},
 	{"historian.pebble.commitWindow", "how long a group may fill before it is written; auto: up to 4ms with fsync, 1ms without"},
 	{"historian.maxLogBytes", "how far the trigger follower may fall behind before its oldest entries are shed; no follower yet, nothing is shed"},
@@ -43,9 +46,6 @@ var keyWhy = []struct{ path, why string }{
 // by name, so that nobody believes a setting that does nothing.
 var keyLater = []struct{ prefix, with string }{
 	{"broker.limits.maxSessionExpiry", "persistent sessions"},
-	{"broker.limits.connectRatePerSec", "connection-rate limits"},
-	{"broker.limits.flappingLimit", "connection-rate limits"},
-	{"broker.limits.signInFailures", "connection-rate limits"},
 	{"broker.profile", "the conformance profile"},
 	{"pipeline.", "pipelines"},
 	{"auth.token.", "access tokens"},

@@ -73,3 +73,12 @@ func formatDuration(d time.Duration) string {
 	}
 	return s
 }
+
+// parsePerMinute reads 15/min, or the plain number.
+func parsePerMinute(s string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(s), "/min")))
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number a minute; write 15/min, or 0/min for no limit", s)
+	}
+	return n, nil
+}
