@@ -225,3 +225,22 @@ func TestSessions(t *testing.T) {
 		t.Errorf("cut %q", b.cut)
 	}
 }
+
+// What a phone shows must be all of it: the pages once hid the remedies and let long words push text out of sight.
+func TestPagesFitAPhone(t *testing.T) {
+	b := newBox(t)
+	asset := func(name string) string {
+		a := b.call("", "GET", "")
+		a.path = "/assets/" + name
+		return a.do().wants(t, 200).text
+	}
+	if css := asset("status.css"); regexp.MustCompile(`#reasons td[^{]*\{ display: none`).MatchString(css) {
+		t.Error("status.css hides what to do about a refusal")
+	}
+	if css := asset("docs.css"); !strings.Contains(css, "main { display: grid; grid-template-columns: minmax(0, 1fr);") || !regexp.MustCompile(`\.card \{[^}]*overflow-x: auto`).MatchString(css) {
+		t.Error("docs.css lets a wide table widen the page")
+	}
+	if js := asset("docs.js"); !strings.Contains(js, "split(\"`\")") {
+		t.Error("docs.js shows backticks as they are")
+	}
+}

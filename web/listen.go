@@ -4,18 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
-	"time"
 )
-
-// maxSocketPath is the room a Unix socket address has for its path on Linux; other systems have a little less.
-const maxSocketPath = 107
 
 // listenTCP binds address; its errors say what, where and how to mend it in one line.
 func listenTCP(address string) (net.Listener, error) {
@@ -31,82 +24,6 @@ func listenTCP(address string) (net.Listener, error) {
 		return nil, fmt.Errorf("web: %s is not an address of this machine: correct web.address", address)
 	}
 	return nil, fmt.Errorf("web: cannot listen on %s: %w: correct web.address", address, err)
-}
-
-// adminSocket is the listener of the admin socket. Close removes the file, if it is still this one.
-type adminSocket struct {
-	net.Listener
-	path string
-	made fs.FileInfo
-	once sync.Once
-}
-
-// listenSocket makes the admin socket at path with mode 0600. The socket is born in a private folder and moved
-// into place, so that there is no moment at which another user could open it.
-func listenSocket(path string) (*adminSocket, error) {
-	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("web: admin socket %s: the path has %d bytes, the system allows %d: choose a shorter data directory", path, len(path), maxSocketPath)
-	}
-	if err := clearStale(path); err != nil {
-		return nil, err
-	}
-	private, err := os.MkdirTemp(filepath.Dir(path), ".s")
-	if err != nil {
-		return nil, fmt.Errorf("web: admin socket %s: %w: make the data directory writable", path, err)
-	}
-	defer os.RemoveAll(private)
-	born := filepath.Join(private, "s")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: born, Net: "unix"})
-	if err != nil {
-		return nil, fmt.Errorf("web: admin socket %s: %w: choose a data directory on a local disk with a short path", path, err)
-	}
-	l.SetUnlinkOnClose(false)
-	s := &adminSocket{Listener: l, path: path}
-	if err = os.Chmod(born, 0o600); err == nil {
-		if s.made, err = os.Lstat(born); err == nil {
-			err = os.Rename(born, path)
-		}
-	}
-	if err != nil {
-		l.Close()
-		return nil, fmt.Errorf("web: admin socket %s: %w: make the data directory writable", path, err)
-	}
-	return s, nil
-}
-
-// clearStale removes a socket file that a dead box left behind. Anything else at path is left alone.
-func clearStale(path string) error {
-	found, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("web: admin socket %s: %w: make the data directory readable", path, err)
-	}
-	if found.Mode()&fs.ModeSocket == 0 {
-		return fmt.Errorf("web: admin socket %s: a file that is not a socket is in its place: move it away", path)
-	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		c.Close()
-		return fmt.Errorf("web: admin socket %s: a running box answers on it: stop that box or use another data directory", path)
-	} else if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("web: admin socket %s: cannot tell whether a box answers on it: %w: stop that box or remove the file", path, err)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("web: admin socket %s: cannot remove the stale file: %w", path, err)
-	}
-	return nil
-}
-
-// Close ends the listener and removes the file unless another box has put its own in its place.
-func (s *adminSocket) Close() error {
-	err := s.Listener.Close()
-	s.once.Do(func() {
-		if now, statErr := os.Lstat(s.path); statErr == nil && os.SameFile(now, s.made) {
-			os.Remove(s.path)
-		}
-	})
-	return err
 }
 
 // localKey marks the context of connections that came through the admin socket.

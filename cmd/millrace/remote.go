@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"millrace/web"
 )
 
 // remote is a running box seen through its REST interface.
@@ -39,8 +41,7 @@ func (g *globals) connect(con console) (*remote, error) {
 	}
 	socket := filepath.Join(c.Data, "admin.sock")
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", socket)
+		return web.DialSocket(ctx, socket)
 	}
 	return &remote{http: &http.Client{Transport: &http.Transport{DialContext: dial}}, root: "http://box/api/v1", where: socket}, nil
 }

@@ -8,6 +8,8 @@ const make = (tag, kind, ...inner) => {
   return at;
 };
 const code = (text) => make("code", "", text);
+// prose gives a description's parts: what stands between backticks is code.
+const prose = (text) => (text || "").split("`").map((part, i) => (i % 2 ? code(part) : part));
 let spec;
 
 function resolve(schema) {
@@ -45,7 +47,7 @@ function schemaTable(schema, sending) {
   if (!rows.length) return make("p", "quiet", typeOf(schema));
   return table(["Member", "Type", "Meaning"], rows.map(([name, s, required, depth]) => make("tr", depth ? "deep" : "",
     make("td", "", code(name), sending && required ? make("span", "need", " required") : null),
-    make("td", "", typeOf(s)), make("td", "", s.description || resolve(s).description || ""))));
+    make("td", "", typeOf(s)), make("td", "", ...prose(s.description || resolve(s).description)))));
 }
 
 function bounds(s) {
@@ -67,13 +69,13 @@ function curl(method, path, op) {
 
 function operation(method, path, op) {
   const card = make("section", "card", make("header", "", make("span", "method", method), code(path)),
-    make("p", "summary", op.summary || ""), op.description ? make("p", "about", op.description) : null);
+    make("p", "summary", ...prose(op.summary)), op.description ? make("p", "about", ...prose(op.description)) : null);
   card.id = op.operationId;
   const parameters = op.parameters || [];
   if (parameters.length) {
     card.append(make("h3", "", "Parameters"), table(["Name", "Type", "Meaning"], parameters.map((p) => make("tr", "",
       make("td", "", code(p.name), make("span", "need", ` ${p.in}${p.required ? ", required" : ""}`)),
-      make("td", "", typeOf(p.schema)), make("td", "", (p.description || "") + bounds(p.schema || {}))))));
+      make("td", "", typeOf(p.schema)), make("td", "", ...prose(p.description), bounds(p.schema || {}))))));
   }
   for (const [kind, media] of Object.entries((op.requestBody || {}).content || {})) {
     card.append(make("h3", "", "Body: " + kind), schemaTable(media.schema, true));
@@ -100,7 +102,7 @@ function render() {
     }
   }
   const body = document.getElementById("operations"), index = document.getElementById("index");
-  body.replaceChildren(make("p", "intro", spec.info.description || ""));
+  body.replaceChildren(make("p", "intro", ...prose(spec.info.description)));
   for (const [tag, list] of byTag) {
     body.append(make("h2", "", tag));
     const group = make("div", "", make("h2", "", tag));

@@ -126,9 +126,11 @@ function showFigures(s) {
   const days = s.disk.days_left;
   show("days", days === null ? "the store is not growing" : days > 3650 ? "lasts more than ten years" : `lasts ${days < 10 ? days.toFixed(1) : whole.format(days)} days at this growth`);
   if (days === null && s.uptime_s < 600) show("days", "growth known after ten minutes");
-  show("size", `the store takes ${size} ${sizeUnit}`);
+  // Log files are written ahead of need, so a store with hardly a value takes room from its first moment.
+  const ahead = s.historian.last_seq < 1e6 ? " (log files written ahead)" : "";
+  show("size", `the store takes ${size} ${sizeUnit}${ahead}`);
   show("topics", whole.format(s.topics));
-  show("seq", s.historian.last_seq ? "value number " + whole.format(s.historian.last_seq) : "no value yet");
+  show("seq", s.historian.last_seq ? "newest value is number " + whole.format(s.historian.last_seq) : "no value yet");
   line("rate", i.accepted_per_second);
   line("connections", s.broker.connections);
   line("p99", p99);
