@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +57,7 @@ type Broker struct {
 	metrics *metrics
 	atDoors *doorMetrics
 	limits  limits
+	drops   clientDrops
 	swept   time.Time    // the tables of limits; the watchdog's
 	seed    maphash.Seed // of frame hashes
 	library *mqtt.Server
@@ -200,32 +200,6 @@ func (b *Broker) leave(c *conn) {
 	b.releaseClaim(c.claim)
 }
 
-// Session is one connected client, as shown.
-type Session struct {
-	MQTTID   string    `json:"mqtt_id"`
-	Client   string    `json:"client"`
-	Remote   string    `json:"remote"`
-	Version  int       `json:"version"`
-	Since    time.Time `json:"since"`
-	Received uint64    `json:"received"`
-	Sent     uint64    `json:"sent"`
-	Queued   int       `json:"queued"`
-	Dropped  uint64    `json:"dropped"`
-}
-
-// Sessions lists who is connected, by MQTT client identifier.
-func (b *Broker) Sessions() []Session {
-	live := b.everySession()
-	list := make([]Session, 0, len(live))
-	for _, s := range live {
-		if shown, ok := s.show(); ok {
-			list = append(list, shown)
-		}
-	}
-	slices.SortFunc(list, func(x, y Session) int { return cmp.Compare(x.MQTTID, y.MQTTID) })
-	return list
-}
-
 func (b *Broker) everySession() []*session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -248,15 +222,4 @@ func (b *Broker) Disconnect(mqttID string) bool {
 	}
 	c.eject(codeAdministrative)
 	return true
-}
-
-func (s *session) show() (shown Session, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.conn
-	if c == nil {
-		return shown, false
-	}
-	return Session{MQTTID: s.id, Client: s.principal.ID(), Remote: c.raw.RemoteAddr().String(), Version: int(s.version),
-		Since: c.since, Received: c.received.Load(), Sent: c.sent.Load(), Queued: s.queue.n, Dropped: s.dropped.Load()}, true
 }

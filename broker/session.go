@@ -27,7 +27,8 @@ type session struct {
 	open          map[uint16]struct{} // packet identifiers that were sent and not acknowledged
 	lastID        uint16
 
-	dropped atomic.Uint64
+	dropped  dropCounts
+	lastLost atomic.Int64 // ns, when a full queue last lost a message; 0 = never
 }
 
 // defaultWindow is for clients that name no Receive Maximum, maxWindow for those that name a huge one.
@@ -151,11 +152,6 @@ func (s *session) release() {
 	s.mu.Lock()
 	s.hold = false
 	s.mu.Unlock()
-}
-
-func (s *session) drop(why dropReason, n int) {
-	s.dropped.Add(uint64(n))
-	s.b.metrics.dropped[why].Add(uint64(n))
 }
 
 // end lets go of the connection and of what was owed. Cached matches may still point here for a while.
