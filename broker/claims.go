@@ -53,18 +53,15 @@ func (b *Broker) takeClaim(c *conn, id, owner string) (refusal packets.Code, ok 
 	timeout := time.NewTimer(b.o.Limits.ConnectTimeout)
 	defer timeout.Stop()
 	select {
-	case <-holder.over:
-		c.claim = me
-		return refusal, true
+	case <-holder.over: // who has it now is looked up: a newer one may have taken this place before the end
 	case <-me.lost:
-		return refusedBusy, false
 	case <-c.kicked:
 	case <-timeout.C:
 	}
 	b.claims.mu.Lock()
 	defer b.claims.mu.Unlock()
 	switch {
-	case b.claims.holders[id] == me: // the holder ended at the same moment
+	case b.claims.holders[id] == me:
 		c.claim = me
 		return refusal, true
 	case holder.next == me:
