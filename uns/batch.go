@@ -14,6 +14,8 @@ type Message struct {
 	// Payload is the caller's; Accept reads it until it returns and keeps nothing of it.
 	Payload []byte
 	Retain  bool
+	// Origin is the caller's: Live.Publish gets it back with the message.
+	Origin any
 	// Enveloped says that the payload was built by the box and is to be read as JSON even on a topic that takes text or
 	// bytes as they are (REST publish, pipelines). On a bytes topic the value is base64 text.
 	Enveloped bool
@@ -33,8 +35,9 @@ type Batch struct {
 	// Owed belongs to Live, from Prepare to the next Reset.
 	Owed any
 
-	arena []byte
-	units []unitClaim
+	arena   []byte
+	toggles []toggle
+	units   []unitClaim
 }
 
 // unitClaim is a unit that a stored payload named for a topic without one.
@@ -60,6 +63,8 @@ func (b *Batch) Reset() {
 func (b *Batch) begin() {
 	b.Samples = b.Samples[:0]
 	b.units = b.units[:0]
+	clear(b.toggles)
+	b.toggles = b.toggles[:0]
 	if cap(b.arena) > maxArena {
 		b.arena = nil
 	}

@@ -28,6 +28,8 @@ type Store interface {
 type Reader interface {
 	EachSeries(fn func(historian.SeriesRow) bool) error
 	Latest(id historian.Series) (historian.Sample, bool)
+	// Rows calls fn for every row whose key starts with prefix, in key order.
+	Rows(prefix []byte, fn func(key, value []byte) bool) error
 }
 
 // Sample is historian.Sample, so that broker need not import historian.
@@ -48,6 +50,8 @@ type Catalog struct {
 	// plain holds the rules of topics that nobody has set anything for, by retention class: a million of them share one.
 	plain   [historian.ClassForever + 1]*rules
 	initial *rules
+	toggles atomic.Uint64 // the last number given to a clearing or restoring of a retained value
+	stale   staleRows
 }
 
 // OpenCatalog loads the topics that the store knows. o must be valid. Topics of workspaces that are no longer
@@ -80,7 +84,11 @@ func OpenCatalog(ns *Namespace, st Store, r Reader, o Options) (*Catalog, error)
 func (c *Catalog) load() error {
 	var fault error
 	unreachable := 0
-	err := c.reader.EachSeries(func(row historian.SeriesRow) bool {
+	cleared, err := c.loadToggles()
+	if err != nil {
+		return err
+	}
+	err = c.reader.EachSeries(func(row historian.SeriesRow) bool {
 		workspace, path, _ := cutLevel(row.Name)
 		sp := c.spaces[workspace]
 		if sp == nil {
@@ -94,6 +102,9 @@ func (c *Catalog) load() error {
 		}
 		t := c.newTopic(workspace, path, r)
 		t.Series = row.Series
+		if o := cleared[t.Series]; o.cleared {
+			t.toggled.Store(o.n<<1 | 1)
+		}
 		sp.keep(t)
 		return true
 	})

@@ -3,6 +3,9 @@ package uns_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -92,6 +95,23 @@ func (m *memory) Latest(id historian.Series) (historian.Sample, bool) {
 		}
 	}
 	return historian.Sample{}, false
+}
+
+func (m *memory) Rows(prefix []byte, fn func(key, value []byte) bool) error {
+	m.mu.Lock()
+	kept := map[string][]byte{}
+	for _, r := range m.opaque {
+		if kept[string(r.Key)] = r.Value; r.Value == nil {
+			delete(kept, string(r.Key))
+		}
+	}
+	m.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(kept)) {
+		if strings.HasPrefix(key, string(prefix)) && !fn([]byte(key), kept[key]) {
+			break
+		}
+	}
+	return nil
 }
 
 // sink is a Store that keeps nothing, for allocation counts and benchmarks.

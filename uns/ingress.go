@@ -109,6 +109,7 @@ func (in *Ingress) Accept(ctx context.Context, b *Batch) error {
 	if failure != nil {
 		return failure
 	}
+	b.settleToggles(in.catalog)
 	for i := range b.units {
 		u := &b.units[i]
 		if err := in.catalog.fillUnit(ctx, u.topic, u.unit); err != nil {
@@ -162,7 +163,10 @@ func (in *Ingress) take(b *Batch, m *Message, now time.Time, since time.Duration
 	}
 	if len(m.Payload) == 0 {
 		if m.Retain {
-			// Clearing the retained value durably has its place here; nothing is stored in the topic's history.
+			// Nothing is stored in the topic's history, and the latest value stays what it is.
+			if m.Topic != nil {
+				b.toggle(in.catalog, m.Topic, true)
+			}
 			return Verdict{Reason: Cleared}, nil
 		}
 		return Verdict{PayloadInvalid, "byte 0: expected a JSON value, found an empty payload, which only clears when sent with retain"}, nil
@@ -201,6 +205,9 @@ func (in *Ingress) take(b *Batch, m *Message, now time.Time, since time.Duration
 		}
 		if s.twice {
 			count.twice++
+		}
+		if m.Topic.cleared() || len(b.toggles) > 0 {
+			b.toggle(in.catalog, m.Topic, false)
 		}
 		m.At = len(b.Samples)
 		b.Samples = append(b.Samples, s.sample)

@@ -90,7 +90,7 @@ func TestEveryVerdict(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if b.store.appends != 1 || len(b.store.samples) != 3 || len(b.store.opaque) != 1 {
+	if b.store.appends != 1 || len(b.store.samples) != 3 || len(b.store.opaque) != 2 { // the caller's, and the clearing
 		t.Errorf("%d appends, %d samples, %d rows", b.store.appends, len(b.store.samples), len(b.store.opaque))
 	}
 	wantLive := []string{

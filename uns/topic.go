@@ -15,6 +15,8 @@ type Topic struct {
 
 	rules atomic.Pointer[rules]
 	slot  atomic.Value
+	// toggled says whether the retained value is cleared: the number of the change, times two, plus one if so.
+	toggled atomic.Uint64
 	// change orders those who write settings; readers take the pointer.
 	change sync.Mutex
 }
