@@ -32,6 +32,7 @@ type memory struct {
 	seq     uint64
 	samples []historian.Sample
 	rows    map[string][]byte
+	latest  map[historian.Series]historian.Sample
 	append  func(ctx context.Context, n int) error // nil: at once
 }
 
@@ -66,6 +67,10 @@ func (m *memory) Append(ctx context.Context, s []historian.Sample, rows []histor
 		kept := s[i]
 		kept.Value.Raw = append([]byte(nil), kept.Value.Raw...)
 		m.samples = append(m.samples, kept)
+		if m.latest == nil {
+			m.latest = map[historian.Series]historian.Sample{}
+		}
+		m.latest[kept.Series] = kept
 	}
 	for _, r := range rows {
 		switch value := append([]byte{}, r.Value...); {
@@ -111,8 +116,15 @@ func (m *memory) stored() int {
 	return len(m.samples)
 }
 
-func (m *memory) EachSeries(func(historian.SeriesRow) bool) error       { return nil }
-func (m *memory) Latest(historian.Series) (s historian.Sample, ok bool) { return s, false }
+func (m *memory) EachSeries(func(historian.SeriesRow) bool) error { return nil }
+
+// Latest is the sample that arrived last, which is what the tests send as the newest.
+func (m *memory) Latest(id historian.Series) (s historian.Sample, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, ok = m.latest[id]
+	return s, ok
+}
 
 // ingress is the real one with a door in front.
 type ingress struct {
