@@ -51,6 +51,16 @@ func (b *Book) Certified(id string) (p *Principal, ok bool) {
 	return nil, false
 }
 
+// Policy is the rules of a client in force now, without signing in; nil when there is none or it is disabled.
+func (b *Book) Policy(id string) *Policy {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if e, known := b.clients[id]; known && !b.closed {
+		return e.principal.Policy()
+	}
+	return nil
+}
+
 // SignIn checks an API client's id and secret: one keyed hash and a comparison in constant time, the same steps whether or
 // not the client exists. ok=false says only "no"; which reason it had is counted in metrics, not told. secret is not kept.
 func (b *Book) SignIn(id string, secret []byte) (p *Principal, ok bool) {

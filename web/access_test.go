@@ -27,6 +27,8 @@ var access = []struct {
 	{"PATCH", "/clients/{id}", `{}`, auth.RoleAdmin, false, false},
 	{"DELETE", "/clients/{id}", "", auth.RoleAdmin, false, false},
 	{"POST", "/clients/{id}/rotate", "", auth.RoleAdmin, false, false},
+	{"POST", "/clients/{id}/check", `{"topic":"a","action":"publish"}`, auth.RoleAdmin, false, false},
+	{"GET", "/me", "", auth.RoleViewer, true, false},
 	{"GET", "/me/tokens", "", auth.RoleAdmin, false, false},
 	{"POST", "/me/tokens", `{"name":"x"}`, auth.RoleAdmin, false, false},
 	{"DELETE", "/me/tokens/{id}", "", auth.RoleAdmin, false, false},
@@ -36,6 +38,7 @@ var access = []struct {
 	{"GET", "/uns/search?q=a", "", auth.RoleViewer, true, false},
 	{"GET", "/uns/topic?topic=a", "", auth.RoleViewer, true, false},
 	{"PUT", "/uns/topic?topic=a", `{}`, auth.RoleDesigner, false, false},
+	{"DELETE", "/uns/topic?topic=a", "", auth.RoleDesigner, false, false},
 	{"GET", "/uns/latest", "", auth.RoleViewer, true, false},
 	{"GET", "/uns/history?topic=a", "", auth.RoleViewer, true, false},
 	{"POST", "/uns/publish", `{"topic":"a","value":1}`, auth.RoleOperator, true, false},
@@ -64,7 +67,7 @@ func TestEveryRouteByEveryCaller(t *testing.T) {
 				}
 			case role != "" && i < slices.Index(order, route.role):
 				r.refused(t, 403, "not_authorized", "")
-			case r.StatusCode >= 400 && r.StatusCode != 404:
+			case r.StatusCode >= 400 && r.StatusCode != 404 && r.StatusCode != 501:
 				t.Errorf("%s %s as %q: %d %s", route.method, route.path, role, r.StatusCode, r.text)
 			}
 		}
@@ -79,7 +82,7 @@ func TestEveryRouteByEveryCaller(t *testing.T) {
 		call("").with("Authorization", "Digest x").do().refused(t, 401, "bad_credentials", "")
 		local := call("")
 		local.client = b.local
-		if r := local.do(); r.StatusCode == 401 || r.StatusCode == 403 || r.StatusCode >= 500 {
+		if r := local.do(); r.StatusCode == 401 || r.StatusCode == 403 || r.StatusCode >= 500 && r.StatusCode != 501 {
 			t.Errorf("%s %s through the admin socket: %d %s", route.method, route.path, r.StatusCode, r.text)
 		}
 	}

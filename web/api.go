@@ -54,6 +54,7 @@ func (w *Web) addREST(mux *http.ServeMux) {
 	config.CreateHooks = nil
 	config.Transformers = []huma.Transformer{reshape}
 	config.RejectUnknownQueryParameters = true
+	config.Formats = map[string]huma.Format{"application/json": exactJSON, "json": exactJSON}
 	config.Info.Description = "Devices' values, their topics and history, and who may send and see them. " +
 		"Topics are paths within a workspace; numbers keep the digits the device sent."
 	config.Tags = []*huma.Tag{
@@ -69,6 +70,7 @@ func (w *Web) addREST(mux *http.ServeMux) {
 	w.api.UseMiddleware(w.guard)
 
 	w.addClients()
+	w.addMe()
 	w.addTokens()
 	w.addTopics()
 	w.addLatest()
@@ -191,6 +193,17 @@ func media(schemas huma.Registry, samples map[string]any) map[string]*huma.Media
 		content[kind] = &huma.MediaType{Schema: schemas.Schema(t, true, t.Name())}
 	}
 	return content
+}
+
+// exactJSON is the bodies that the library parses: what could be read in two ways is refused.
+var exactJSON = huma.Format{
+	Marshal: huma.DefaultJSONFormat.Marshal,
+	Unmarshal: func(text []byte, into any) error {
+		if err := plainJSON(text); err != nil {
+			return err
+		}
+		return huma.DefaultJSONFormat.Unmarshal(text, into)
+	},
 }
 
 // written is an answer whose text the handler wrote itself.

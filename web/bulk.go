@@ -42,7 +42,7 @@ func (w *Web) addBulk(by rule) {
 }
 
 // parseBulk reads the clients and, beside each, its line. Every line that cannot be read is named.
-func parseBulk(text []byte) (list []auth.NewClient, lines []int, err error) {
+func parseBulk(text []byte) (list []auth.NewClient, lines []bulkLine, err error) {
 	if start := bytes.TrimLeft(text, " \t\r\n"); len(start) > 0 && start[0] == '[' {
 		var items []json.RawMessage
 		if err := json.Unmarshal(text, &items); err != nil {
@@ -62,36 +62,47 @@ func parseBulk(text []byte) (list []auth.NewClient, lines []int, err error) {
 	return parseBulkItems(items, func(i int) int { return at[i] })
 }
 
-func parseBulkItems(items []json.RawMessage, line func(i int) int) (list []auth.NewClient, lines []int, err error) {
+func parseBulkItems(items []json.RawMessage, line func(i int) int) (list []auth.NewClient, lines []bulkLine, err error) {
 	if len(items) == 0 {
 		return nil, nil, invalid("body", "the body names no client", "send one JSON object a line")
 	}
 	if len(items) > maxBulkClients {
 		return nil, nil, invalid("body", fmt.Sprintf("the body names %d clients, more than %d", len(items), maxBulkClients), "send them in several requests")
 	}
-	var faults []LineFault
 	for i, item := range items {
 		var n auth.NewClient
-		if err := strictJSON(item, &n); err != nil {
-			faults = append(faults, LineFault{Line: line(i), Code: "malformed", Detail: jsonFault(err)})
+		err := plainJSON(item)
+		if err == nil {
+			err = strictJSON(item, &n)
 		}
-		list, lines = append(list, n), append(lines, line(i))
-	}
-	if len(faults) > 0 {
-		return nil, nil, bulkProblem(faults, len(items))
+		if err != nil {
+			// Without an id the book refuses it, and with it all, but still tells what is wrong with the others.
+			n = auth.NewClient{}
+		}
+		list, lines = append(list, n), append(lines, bulkLine{line(i), err})
 	}
 	return list, lines, nil
 }
 
+// bulkLine is where a client stood, and why it could not be read.
+type bulkLine struct {
+	number int
+	fault  error
+}
+
 // bulkAnswer is one line a client, or the problem that names the lines at fault.
-func bulkAnswer(added []auth.Added, lines []int) (*written, error) {
+func bulkAnswer(added []auth.Added, lines []bulkLine) (*written, error) {
 	var faults []LineFault
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	for i, a := range added {
+		if lines[i].fault != nil {
+			faults = append(faults, LineFault{Line: lines[i].number, Code: "malformed", Detail: jsonFault(lines[i].fault)})
+			continue
+		}
 		if a.Err != nil {
-			f := LineFault{Line: lines[i], ID: a.Client.ID, Code: "invalid", Detail: a.Err.Error()}
+			f := LineFault{Line: lines[i].number, ID: a.Client.ID, Code: "invalid", Detail: a.Err.Error()}
 			var fault *auth.Fault
 			if errors.As(a.Err, &fault) {
 				f.Field, f.Detail = fault.Field, fault.Message

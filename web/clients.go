@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -112,6 +111,8 @@ func (w *Web) addClients() {
 			return nil, ofClient(in.ID, w.parts.Book.Delete(in.ID))
 		})
 
+	w.addCheck(by)
+
 	type rotateIn struct {
 		ClientPath
 		Body *struct {
@@ -187,6 +188,9 @@ func etagMatches(header, tag string) bool {
 // parseClientPatch reads a merge patch; a null member clears, an absent one changes nothing.
 func parseClientPatch(text []byte) (auth.Patch, error) {
 	var members map[string]json.RawMessage
+	if err := plainJSON(text); err != nil {
+		return auth.Patch{}, problem(http.StatusBadRequest, "malformed", "the body cannot be read: "+jsonFault(err), `send for example {"enabled":false}`)
+	}
 	if err := json.Unmarshal(text, &members); err != nil || members == nil {
 		return auth.Patch{}, problem(http.StatusBadRequest, "malformed", "the body is not a JSON object", `send for example {"enabled":false}`)
 	}
@@ -217,23 +221,4 @@ func parseClientPatch(text []byte) (auth.Patch, error) {
 		}
 	}
 	return patch, nil
-}
-
-// strictJSON is json.Unmarshal that refuses members the target does not have.
-func strictJSON(text []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return err
-	}
-	if d.More() {
-		return fmt.Errorf("text after the end of the value")
-	}
-	return nil
-}
-
-// jsonFault words a decoding error without the decoder's own vocabulary.
-func jsonFault(err error) string {
-	text := strings.TrimPrefix(err.Error(), "json: ")
-	return strings.ReplaceAll(text, "Go value of type ", "")
 }

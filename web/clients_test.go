@@ -117,9 +117,77 @@ func TestBulkAddsAllOrNone(t *testing.T) {
 	if p := broken.do().refused(t, 422, "bulk_refused", ""); len(p.Lines) != 2 || p.Lines[0].Line != 2 || p.Lines[1].Line != 3 {
 		t.Fatalf("lines %+v", p.Lines)
 	}
+	every := b.call(auth.RoleAdmin, "POST", "/clients/bulk")
+	every.body = strings.Join([]string{`{"id":"new1"}`, `{"id":`, `{"id":"x","nope":1}`, `{"id":"dev7"}`, `{"id":"new1"}`, `{"id":"bad id"}`, `{"id":"y","id":"z"}`, `{"id":"q"}}`, "\xff", `[]`}, "\n")
+	var named []int
+	for _, l := range every.do().refused(t, 422, "bulk_refused", "").Lines {
+		named = append(named, l.Line)
+	}
+	if fmt.Sprint(named) != "[2 3 4 5 6 7 8 9 10]" {
+		t.Errorf("lines at fault: %v", named)
+	}
+	if _, err := b.book.Client("new1"); err == nil {
+		t.Error("a refused request created a client")
+	}
 	array := b.call(auth.RoleAdmin, "POST", "/clients/bulk").json(`[{"id":"new1"},{"id":"new2"}]`).do().wants(t, 200)
 	if strings.Count(array.text, "\n") != 2 {
 		t.Errorf("array answer %q", array.text)
 	}
 	b.call(auth.RoleAdmin, "POST", "/clients/bulk").json(` `).do().refused(t, 422, "invalid", "body")
+}
+
+func TestCheckNamesTheGrantThatDecides(t *testing.T) {
+	b := newBox(t)
+	deny := auth.Grant{Effect: "deny", Actions: []auth.Action{"publish"}, Filter: "line1/secret/#"}
+	plain := auth.Grant{Effect: "allow", Actions: []auth.Action{"subscribe"}, Filter: "plain/#", Scope: "mqtt"}
+	b.client("dev", "main", allow("line1/#", "publish", "subscribe"), deny, plain, allow("own/${client}", "publish"))
+	for _, test := range []struct{ body, filter, why string }{
+		{`{"topic":"line1/temp","action":"publish"}`, "+line1/#", "allowed by line1/#"},
+		{`{"topic":"mHv1.0/main/line1/temp","action":"subscribe"}`, "+line1/#", "allowed by"},
+		{`{"topic":"mHv1.0/main/_ingress/dev/line1/temp","action":"publish"}`, "+line1/#", "allowed by"},
+		{`{"topic":"mHv1.0/main/_ingress/other/line1/temp","action":"publish"}`, "", "belongs to client"},
+		{`{"topic":"mHv1.0/plant2/line1/temp","action":"publish"}`, "", "workspace"},
+		{`{"topic":"mHv1.0/main/_verdict/dev/x","action":"subscribe"}`, "+", "own verdicts"},
+		{`{"topic":"mHv1.0/main/_verdict/dev/x","action":"publish"}`, "", "only the box"},
+		{`{"topic":"line1/secret/a","action":"publish"}`, "-line1/secret/#", "denied by line1/secret/#"},
+		{`{"topic":"line1/secret/a","action":"subscribe"}`, "+line1/#", "allowed by"},
+		{`{"topic":"line2","action":"publish"}`, "", "no grant covers"},
+		{`{"topic":"plain/x","action":"subscribe"}`, "", "no grant covers"},
+		{`{"topic":"plain/x","action":"subscribe","scope":"mqtt"}`, "+plain/#", "allowed by plain/#"},
+		{`{"topic":"plain/#","action":"subscribe","scope":"mqtt"}`, "", "not a topic name"},
+		{`{"topic":"own/dev","action":"publish"}`, "+own/${client}", "allowed by"},
+		{`{"topic":"own/other","action":"publish"}`, "", "no grant covers"},
+	} {
+		var a struct {
+			Allowed bool
+			Grant   *auth.Grant
+			Why     string
+		}
+		b.call(auth.RoleAdmin, "POST", "/clients/dev/check").json(test.body).do().wants(t, 200).into(t, &a)
+		got := ""
+		if a.Grant != nil {
+			got = a.Grant.Filter
+		}
+		if a.Allowed != strings.HasPrefix(test.filter, "+") || got != strings.TrimLeft(test.filter, "+-") || !strings.Contains(a.Why, test.why) {
+			t.Errorf("%s: allowed %v by %q, %s", test.body, a.Allowed, got, a.Why)
+		}
+	}
+	b.call(auth.RoleAdmin, "POST", "/clients/dev/check").json(`{"topic":"a","action":"fly"}`).do().refused(t, 422, "invalid", "action")
+	off := false
+	_, err := b.book.Patch("dev", auth.Patch{Enabled: &off})
+	must(t, err)
+	if got := b.call(auth.RoleAdmin, "POST", "/clients/dev/check").json(`{"topic":"line1/temp","action":"publish"}`).do().wants(t, 200).text; !strings.Contains(got, `"allowed":false`) || !strings.Contains(got, "disabled") {
+		t.Errorf("a disabled client: %s", got)
+	}
+}
+
+func TestMe(t *testing.T) {
+	b := newBox(t)
+	secret := b.client("dev", "plant2", allow("a", "publish"))
+	if got := b.get("/me").wants(t, 200).text; !strings.Contains(got, `"user":"viewer"`) || !strings.Contains(got, `"role":"viewer"`) {
+		t.Errorf("a person: %s", got)
+	}
+	if got := b.call("", "GET", "/me").as("dev", secret).do().wants(t, 200).text; !strings.Contains(got, `"client":"dev"`) || !strings.Contains(got, `"workspace":"plant2"`) || strings.Contains(got, `"role"`) {
+		t.Errorf("a client: %s", got)
+	}
 }

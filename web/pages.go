@@ -66,6 +66,7 @@ func (w *Web) addPages(mux *http.ServeMux) {
 		switch {
 		case name == "docs.html":
 			mux.HandleFunc("GET "+apiRoot+"/docs", p.serve)
+			mux.Handle("GET /docs", http.RedirectHandler(apiRoot+"/docs", http.StatusFound))
 		case name == "status.html":
 			if w.options.UI {
 				mux.HandleFunc("GET /{$}", p.serve)

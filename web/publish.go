@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"millrace/auth"
 	"millrace/historian"
@@ -109,16 +111,20 @@ func (w *Web) publish(ctx context.Context, c *caller, workspace string, ask *exa
 // parsePublish reads a body. A value that no JSON can hold, such as NaN or 01, is left to the ingress, which tells
 // the caller as it tells a device; the error is about anything else.
 func parsePublish(body []byte) (ask exactPublish, err error) {
-	if err = strictJSON(body, &ask); err == nil {
-		return ask, nil
-	}
 	from, to := valueExtent(body)
+	if err = strictJSON(body, &ask); err == nil {
+		if !utf8.Valid(body[:from]) || !utf8.Valid(body[to:]) {
+			// Else a topic would be stored under another name than was sent.
+			err = errors.New("it is not UTF-8")
+		}
+		return ask, err
+	}
 	if from == to {
 		return ask, err
 	}
 	mended := slices.Concat(body[:from], []byte("null"), body[to:])
 	var rest exactPublish
-	if strictJSON(mended, &rest) != nil || repeatedKey(mended) != "" {
+	if strictJSON(mended, &rest) != nil || !utf8.Valid(mended) || repeatedKey(mended) != "" {
 		return ask, err
 	}
 	rest.Value = body[from:to]

@@ -119,15 +119,18 @@ type TopicValue struct {
 	Quality   string `json:"quality" enum:"good,uncertain,bad" doc:"How far the value may be trusted"`
 }
 
+// TopicIn names one topic. (Exported, because the REST library skips what is not.)
+type TopicIn struct {
+	WorkspaceParam
+	Topic string `query:"topic" required:"true" doc:"Path or full topic" maxLength:"2048"`
+}
+
 func (w *Web) addTopics() {
+	w.addDelete()
 	read := rule{role: auth.RoleViewer, clients: true}
 	w.addChildren(read)
 	w.addSearch(read)
 
-	type TopicIn struct {
-		WorkspaceParam
-		Topic string `query:"topic" required:"true" doc:"Path or full topic" maxLength:"2048"`
-	}
 	detail := map[string]any{"application/json": TopicDetail{}}
 	register(w, route{method: http.MethodGet, path: "/uns/topic", id: "get-topic", tag: "UNS", rule: read, missing: true,
 		summary: "Show one topic", doc: "Its settings and its newest value.", gives: detail},
@@ -160,6 +163,9 @@ func (w *Web) addTopics() {
 			if err != nil {
 				return nil, err
 			}
+			if err := plainJSON(in.RawBody); err != nil {
+				return nil, problem(http.StatusBadRequest, "malformed", "the body cannot be read: "+jsonFault(err), `send for example {"retention":"32d"}`)
+			}
 			ctx, cancel := context.WithTimeout(ctx, writeWait)
 			defer cancel()
 			t, err := w.parts.Catalog.Set(ctx, workspace, path, in.RawBody)
@@ -167,6 +173,24 @@ func (w *Web) addTopics() {
 				return nil, err
 			}
 			return w.topicDetail(t)
+		})
+}
+
+// addDelete keeps the place of a call that this version cannot do: values are never deleted yet.
+func (w *Web) addDelete() {
+	type gone struct{}
+	register(w, route{method: http.MethodDelete, path: "/uns/topic", id: "delete-topic", tag: "UNS", rule: rule{role: auth.RoleDesigner}, missing: true,
+		conflicts: []int{http.StatusNotImplemented}, summary: "Delete a topic with its history", doc: "Not in this version: the answer is 501."},
+		func(_ context.Context, c *caller, in *TopicIn) (*gone, error) {
+			workspace, err := w.workspace(c, in.Workspace)
+			if err != nil {
+				return nil, err
+			}
+			if _, err := w.topic(c, workspace, in.Topic); err != nil {
+				return nil, err
+			}
+			return nil, problem(http.StatusNotImplemented, "not_available", "topics and their history cannot be deleted in this version",
+				"to stop its values, narrow the grants of the clients that publish it")
 		})
 }
 
