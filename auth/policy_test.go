@@ -134,6 +134,7 @@ func TestCouldReceive(t *testing.T) {
 			[]string{"#", "+", "$local/a", "$local/#", "$local/+"}, []string{"$local", "$local/b", "$other/#"}},
 		{"only $", []string{"allow mqtt subscribe $local/#"}, auth.ScopeMQTT, []string{"$local/#", "$local"}, []string{"#", "+/#", "+", "+/a"}},
 		{"malformed", []string{"allow mqtt subscribe #"}, auth.ScopeMQTT, nil, []string{"", "a#", "a/#/b", "+a", "a/b+"}},
+		{"everything", []string{"allow mqtt subscribe #"}, auth.ScopeMQTT, []string{"#", "/#", "//#", "/+", "/", "+/#"}, []string{"$x"}},
 		{"empty levels", []string{"allow mqtt subscribe /a"}, auth.ScopeMQTT, []string{"/a", "+/a", "/#", "#"}, []string{"a", "//a", "/"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

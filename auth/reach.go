@@ -44,8 +44,8 @@ func (p *Policy) anyPermitted(s Scope, pattern []string, open bool, denyDepth in
 		}
 		topic[i] = name
 	}
-	if len(topic) == 0 {
-		topic = append(topic, anyName) // a topic has at least one level
+	if len(topic) == 0 || open && len(topic) == 1 && topic[0] == "" {
+		topic = append(topic, anyName) // a topic has at least one character: /# begins with /x
 	}
 	if p.MayReceive(s, strings.Join(topic, "/")) {
 		return true
