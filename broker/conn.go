@@ -37,7 +37,7 @@ type conn struct {
 	sparse      int    // reads in a row that used little of a grown buffer
 	pass        []byte // what is left to hand over of the control frame
 	handed      byte   // type of the frame the library works on; 0 = none
-	refusals    []byte // reason codes of the SUBSCRIBE being worked on, as OnSubscribe found them
+	refusals    []byte // reason codes of the SUBSCRIBE or UNSUBSCRIBE being worked on
 	established bool
 	version     byte
 	end         error // once set, what Read returns

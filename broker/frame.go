@@ -20,6 +20,7 @@ const (
 // Reason codes this package sends; on MQTT 3.1.1 a code means an end of the connection without words.
 const (
 	codeSuccess         = 0x00
+	codeNoSubscription  = 0x11
 	codeUnspecified     = 0x80
 	codeMalformed       = 0x81
 	codeProtocol        = 0x82

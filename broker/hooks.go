@@ -133,7 +133,14 @@ func (h *hooks) OnSessionEstablish(cl *mqtt.Client, _ packets.Packet) {
 }
 
 // OnPacketEncode puts our limits into the CONNACK, and the return codes of 3.1.1 where the library would send those of 5.
+// The UNSUBACK gets our codes: the library says success for a filter that others only pass through on their way down.
 func (h *hooks) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet {
+	if pk.FixedHeader.Type == packets.Unsuback {
+		if c, ok := cl.Net.Conn.(*conn); ok && len(c.refusals) == len(pk.ReasonCodes) {
+			copy(pk.ReasonCodes, c.refusals)
+		}
+		return pk
+	}
 	if pk.FixedHeader.Type != packets.Connack {
 		return pk
 	}
@@ -219,8 +226,13 @@ func (h *hooks) OnUnsubscribed(cl *mqtt.Client, pk packets.Packet) {
 	if c.handed != typeUnsubscribe {
 		return
 	}
+	c.refusals = c.refusals[:0]
 	for i := range pk.Filters {
-		c.unsubscribe(pk.Filters[i].Filter)
+		code := byte(codeSuccess)
+		if !c.unsubscribe(pk.Filters[i].Filter) {
+			code = codeNoSubscription
+		}
+		c.refusals = append(c.refusals, code)
 	}
 }
 

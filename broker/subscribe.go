@@ -81,13 +81,16 @@ func (c *conn) subscribe(sub *subscription) {
 	c.b.index.add(sub)
 }
 
-func (c *conn) unsubscribe(filter string) {
+// unsubscribe ends a subscription; false: there was none.
+func (c *conn) unsubscribe(filter string) bool {
 	s := c.session
 	s.mu.Lock()
 	sub := s.subscriptions[filter]
 	delete(s.subscriptions, filter)
 	s.mu.Unlock()
-	if sub != nil {
-		c.b.index.remove(sub)
+	if sub == nil {
+		return false
 	}
+	c.b.index.remove(sub)
+	return true
 }
