@@ -16,6 +16,7 @@ import (
 	"millrace/uns"
 )
 
+// What is announced, the maximum QoS too [MQTT-3.2.2-9].
 func TestConnack(t *testing.T) {
 	x := open(t, setting{broker: func(o *broker.Options) { o.Limits.ReceiveMaximum = 77; o.Limits.MaxPacketSize = 70000 }})
 	_, p := dialAny(t, x.Addr(), hello{id: "", user: "dev", persistent: true, properties: []byte{0x11, 0, 0, 1, 0}})

@@ -31,6 +31,7 @@ func (c *client) publishes(path string, n int, payload func(i int) string) {
 	}
 }
 
+// Each filter gets its code; a subscription for QoS 2 is taken too [MQTT-3.2.2-10].
 func TestSubscribeCodes(t *testing.T) {
 	x := open(t, setting{})
 	cases := []struct {

@@ -65,6 +65,7 @@ func (x *box) ws(t *testing.T, header http.Header, protocols ...string) (*websoc
 	return c, res, err
 }
 
+// Who offers mqtt gets it [MQTT-6.0.0-4], who does not is refused [MQTT-6.0.0-3].
 func TestStreamHandshake(t *testing.T) {
 	x, e := streaming(t)
 	host := x.web.Addr()
@@ -115,7 +116,7 @@ func TestStreamHandshake(t *testing.T) {
 	}
 }
 
-// What is sent comes back, whatever the messages and frames it was cut into.
+// What is sent comes back, whatever the messages and frames it was cut into [MQTT-6.0.0-2].
 func TestStreamIgnoresMessageBoundaries(t *testing.T) {
 	x, _ := streaming(t)
 	c, _, err := x.ws(t, nil, "mqtt")
@@ -159,7 +160,8 @@ func TestStreamIgnoresMessageBoundaries(t *testing.T) {
 	}
 }
 
-// Frames written octet by octet: fragments with a ping in between, and what must not come.
+// Frames written octet by octet: fragments with a ping in between, and what must not come, text for one
+// [MQTT-6.0.0-1].
 func TestStreamFrames(t *testing.T) {
 	const fin, masked = 0x80, 0x80
 	raw := func(first byte, payload string) []byte { // masked with zeros
