@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
 )
 
 const about = `Millrace: MQTT whose acknowledgement means stored, history, and a Unified Namespace, in one process.
@@ -34,6 +38,41 @@ type cli struct {
 	Token_ tokenCommand   `cmd:"" name:"token" help:"Personal access tokens for --url."`
 	Perf   perfCommand    `cmd:"" help:"Measure a box: load, latency, bytes, and what survives kill -9."`
 	Ver    versionCommand `cmd:"" name:"version" help:"Print the version."`
+
+	Pipeline laterCommand `cmd:"" hidden:"" passthrough:""`
+	Run      laterCommand `cmd:"" hidden:"" passthrough:""`
+	User     laterCommand `cmd:"" hidden:"" passthrough:""`
+	Backup   laterCommand `cmd:"" hidden:"" passthrough:""`
+}
+
+// laterCommand stands for a command that this version does not have yet.
+type laterCommand struct {
+	Words []string `arg:"" optional:""`
+}
+
+// Run says so.
+func (laterCommand) Run(k *kong.Context) error {
+	name, _, _ := strings.Cut(k.Command(), " ")
+	return fmt.Errorf("%s comes with a later version; `millrace --help` lists what is there", name)
+}
+
+// withoutBox are the commands that speak to no running box.
+var withoutBox = []string{"serve", "config", "version", "perf"}
+
+// help leaves --url and --token out of the help of commands that speak to no box.
+func help(o kong.HelpOptions, k *kong.Context) error {
+	top := k.Selected()
+	for top != nil && top.Parent != nil && top.Parent.Type != kong.ApplicationNode {
+		top = top.Parent
+	}
+	if top != nil && slices.Contains(withoutBox, top.Name) {
+		for _, f := range k.Model.Flags {
+			if f.Name == "url" || f.Name == "token" {
+				f.Hidden = true
+			}
+		}
+	}
+	return kong.DefaultHelpPrinter(o, k)
 }
 
 type versionCommand struct{}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -95,56 +96,155 @@ func envName(path string) string {
 // envNotKeys are variables with our prefix that are not settings.
 var envNotKeys = []string{"MILLRACE_ADMIN_PASSWORD", "MILLRACE_LONG"}
 
-// loadConfig reads the settings in the order default, file, environment, flag; the later wins. An empty file
-// name means ./config.yaml if there is one. The error lists every fault, a line each.
-func loadConfig(file string, environ []string, flags map[string]string) (Config, error) {
-	c := defaultConfig()
-	known := map[string]setting{}
-	for _, s := range c.settings() {
-		known[s.path] = s
-		c.source[s.path] = "default"
+// configFault is one thing wrong with the settings and where it stands.
+type configFault struct {
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Place   string `json:"place,omitempty"` // of what stands in no file: a variable or a flag
+	Message string `json:"message"`
+}
+
+func (f configFault) Error() string {
+	switch {
+	case f.Line > 0:
+		return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message)
+	case f.File != "":
+		return f.File + ": " + f.Message
+	case f.Place != "":
+		return f.Place + ": " + f.Message
 	}
-	var faults []error
-	k := koanf.New(".")
-	layer := func(values map[string]any, source func(path string) string) {
-		for path, v := range values {
-			at := source(path)
-			if with, later := laterWith(path); later {
-				faults = append(faults, fmt.Errorf("%s: %s is not available in this version; it comes with %s: take the key out", at, path, with))
-				continue
-			}
-			s, ok := known[path]
-			if !ok {
-				faults = append(faults, fmt.Errorf("%s: unknown key %s%s", at, path, nearest(path, known)))
-				continue
-			}
+	return f.Message
+}
+
+// configFaults is every fault there is, in the order of the file; one line each.
+type configFaults []configFault
+
+func (l configFaults) Error() string {
+	lines := make([]string, len(l))
+	for i, f := range l {
+		lines[i] = f.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// reading is a configuration while its layers are read.
+type reading struct {
+	c      Config
+	known  map[string]setting
+	k      *koanf.Koanf
+	at     map[string]configFault // where each key was set last, without a message
+	faults configFaults
+}
+
+func (r *reading) fault(at configFault, format string, args ...any) {
+	at.Message = strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
+	if !slices.Contains(r.faults, at) {
+		r.faults = append(r.faults, at)
+	}
+}
+
+// layer sets values over those before; a fault in one hides none of the others.
+func (r *reading) layer(values map[string]any, place func(path string) configFault) {
+	for path, v := range values {
+		at := place(path)
+		if with, later := laterWith(path); later {
+			r.fault(at, "%s is not available in this version; it comes with %s: take the key out", path, with)
+			continue
+		}
+		s, ok := r.known[path]
+		switch {
+		case !ok && r.section(path):
+			r.fault(at, "%s: must be a mapping of keys, not %s", path, found(v))
+		case !ok && r.within(path) != "":
+			r.fault(at, "%s: must be a %s, not a mapping", r.within(path), kindName(r.known[r.within(path)].value.Type()))
+		case !ok:
+			r.fault(at, "unknown key %s%s", path, nearest(path, r.known))
+		default:
 			if err := try(s, path, v); err != nil {
-				faults = append(faults, fmt.Errorf("%s: %s: %w", at, path, err))
-				continue
+				r.fault(at, "%s: %v", path, err)
+			} else if err := r.k.Load(confmap.Provider(map[string]any{path: v}, "."), nil); err != nil {
+				r.fault(at, "%s: %v", path, err)
+			} else {
+				r.at[path] = at
+				r.c.source[path] = strings.TrimSuffix(at.Error(), ": ")
 			}
-			if err := k.Load(confmap.Provider(map[string]any{path: v}, "."), nil); err != nil {
-				faults = append(faults, fmt.Errorf("%s: %s: %w", at, path, err))
-				continue
-			}
-			c.source[path] = at
 		}
 	}
+}
 
+// section says whether keys stand below path.
+func (r *reading) section(path string) bool {
+	for key := range r.known {
+		if strings.HasPrefix(key, path+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// within is the key that path was written below, "" for none.
+func (r *reading) within(path string) string {
+	for key := range r.known {
+		if strings.HasPrefix(path, key+".") {
+			return key
+		}
+	}
+	return ""
+}
+
+// found words what stands in a section's place.
+func found(v any) string {
+	switch v.(type) {
+	case []any:
+		return "a list"
+	case string:
+		return fmt.Sprintf("the text %q", v)
+	}
+	return fmt.Sprint(v)
+}
+
+// place finds where the key that a part's own fault begins with was set.
+func (r *reading) place(message string) configFault {
+	key, _, _ := strings.Cut(message, ":")
+	key, _, _ = strings.Cut(key, "[")
+	return r.at[key]
+}
+
+// flatten takes joined errors apart.
+func flatten(err error) (list []error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the very value is wanted, not what it wraps
+		for _, e := range joined.Unwrap() {
+			list = append(list, flatten(e)...)
+		}
+		return list
+	}
+	if err != nil {
+		list = append(list, err)
+	}
+	return list
+}
+
+// loadConfig reads the settings in the order default, file, environment, flag; the later wins. An empty file
+// name means ./config.yaml if there is one. The error is configFaults: every fault there is.
+func loadConfig(file string, environ []string, flags map[string]string) (Config, error) {
+	r := &reading{c: defaultConfig(), known: map[string]setting{}, k: koanf.New("."), at: map[string]configFault{}}
+	for _, s := range r.c.settings() {
+		r.known[s.path] = s
+		r.c.source[s.path] = "default"
+	}
 	if file == "" {
 		if _, err := os.Stat("config.yaml"); err == nil {
 			file = "config.yaml"
 		}
 	}
 	if file != "" {
-		values, lines, err := readYAML(file)
-		if err != nil {
-			return c, err
-		}
-		layer(values, func(path string) string { return fmt.Sprintf("%s:%d", file, lines[path]) })
+		values, lines, faults := readYAML(file)
+		r.faults = append(r.faults, faults...)
+		r.layer(values, func(path string) configFault { return configFault{File: file, Line: lines[path]} })
 	}
 	env := map[string]any{}
 	byName := map[string]string{}
-	for path := range known {
+	for path := range r.known {
 		byName[envName(path)] = path
 	}
 	for _, kv := range environ {
@@ -155,24 +255,29 @@ func loadConfig(file string, environ []string, flags map[string]string) (Config,
 		if path, ok := byName[name]; ok {
 			env[path] = value
 		} else {
-			faults = append(faults, fmt.Errorf("environment: unknown variable %s; a key's variable is MILLRACE_ and its path in capitals with _ for the dots", name))
+			r.fault(configFault{Place: "environment"}, "unknown variable %s; a key's variable is MILLRACE_ and its path in capitals with _ for the dots", name)
 		}
 	}
-	layer(env, func(path string) string { return "environment " + envName(path) })
+	r.layer(env, func(path string) configFault { return configFault{Place: "environment " + envName(path)} })
 	given := map[string]any{}
 	for path, v := range flags {
 		given[path] = v
 	}
-	layer(given, func(path string) string { return "flag --" + path })
+	r.layer(given, func(path string) configFault { return configFault{Place: "flag --" + path} })
 
-	if len(faults) == 0 {
-		if err := decode(k.Raw(), &c); err != nil {
-			faults = append(faults, err)
-		}
-		faults = append(faults, c.validate())
+	for _, err := range flatten(decode(r.k.Raw(), &r.c)) {
+		r.fault(r.place(err.Error()), "%v", err)
 	}
-	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
-	return c, errors.Join(faults...)
+	for _, err := range flatten(r.c.validate()) {
+		r.fault(r.place(err.Error()), "%v", err)
+	}
+	if len(r.faults) == 0 {
+		return r.c, nil
+	}
+	slices.SortStableFunc(r.faults, func(a, b configFault) int {
+		return cmp.Or(-strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), strings.Compare(a.Place, b.Place), strings.Compare(a.Message, b.Message))
+	})
+	return r.c, r.faults
 }
 
 // try decodes one value alone, so that a fault can be told with its line.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -22,13 +23,21 @@ func (c configCheck) Run(con console, g *globals) error {
 	if file == "" {
 		file = "config.yaml"
 	}
-	if _, err := loadConfig(file, con.env, g.flags()); err != nil {
+	_, err := loadConfig(file, con.env, g.flags())
+	var faults configFaults
+	if errors.As(err, &faults) && g.JSON {
+		if err := json.NewEncoder(con.out).Encode(map[string]any{"file": file, "valid": false, "faults": faults}); err != nil {
+			return err
+		}
+		return errTold
+	}
+	if err != nil {
 		return err
 	}
 	if g.JSON {
 		return json.NewEncoder(con.out).Encode(map[string]any{"file": file, "valid": true})
 	}
-	_, err := fmt.Fprintf(con.out, "%s: valid\n", file)
+	_, err = fmt.Fprintf(con.out, "%s: valid\n", file)
 	return err
 }
 

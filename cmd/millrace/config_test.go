@@ -12,9 +12,9 @@ import (
 // order, same values, and the line of why that keys.go gives.
 func TestConfigFileEqualsDefaults(t *testing.T) {
 	file := filepath.Join("..", "..", "config.yaml")
-	values, _, err := readYAML(file)
-	if err != nil {
-		t.Fatal(err)
+	values, _, faults := readYAML(file)
+	if faults != nil {
+		t.Fatal(faults)
 	}
 	c := defaultConfig()
 	list := c.settings()
@@ -98,6 +98,14 @@ func TestConfigFaults(t *testing.T) {
 		{"bad value in the environment", "", []string{"MILLRACE_BROKER_LIMITS_MAXCLIENTS=many"}, []string{"MILLRACE_BROKER_LIMITS_MAXCLIENTS", `"many" is not a whole number`}},
 		{"a value out of bounds", "uns:\n  liveMirror:\n    qos: 7\n", nil, []string{"uns.liveMirror.qos", "7"}},
 		{"every fault at once", "log:\n  level: loud\n  format: xml\n", nil, []string{"log.level", "log.format"}},
+		{"a list for a section", "uns: [1]\n", nil, []string{"c.yaml:1: uns: must be a mapping of keys, not a list"}},
+		{"a number for a section", "data: x\nbroker: 3\n", nil, []string{"c.yaml:2: broker: must be a mapping of keys, not 3"}},
+		{"a text for an inner section", "broker:\n  limits: tight\n", nil, []string{`c.yaml:2: broker.limits: must be a mapping of keys, not the text "tight"`}},
+		{"a mapping for a value", "data:\n  dir: x\n", nil, []string{"c.yaml:2: data: must be a text, not a mapping"}},
+		{"a list for a file", "- data\n", nil, []string{"c.yaml:1: the file must be a mapping"}},
+		{"every kind of fault in one go", "broker:\n  limits:\n    maxClients: -4\n    nope: 1\n    connectTimeout: soon\nuns: 7\nweb:\n  address: x\n", []string{"MILLRACE_LOG_LEVEL=loud", "MILLRACE_NOPE=1"},
+			[]string{"c.yaml:3: broker.limits.maxClients: -4 is below 1\n", "c.yaml:4: unknown key broker.limits.nope", "/c.yaml:5: broker.limits.connectTimeout: \"soon\"", "/c.yaml:6: uns: must be", "/c.yaml:8: web.address",
+				"\nenvironment MILLRACE_LOG_LEVEL: log.level", "\nenvironment: unknown variable MILLRACE_NOPE"}},
 		{"not YAML", "historian: [\n", nil, []string{"c.yaml", "not YAML"}},
 		{"a key twice", "data: a\ndata: b\n", nil, []string{"c.yaml", "data"}},
 	} {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,7 +23,25 @@ type historyGet struct {
 	To     string `help:"End, excluded (default: now)."`
 	Order  string `enum:"asc,desc" default:"asc" help:"asc or desc."`
 	Limit  int    `help:"At most so many values; 0 = all."`
-	Format string `enum:"csv,ndjson,json" default:"csv" help:"csv, ndjson or json."`
+	Format string `enum:"csv,ndjson,json,parquet" default:"csv" help:"csv, ndjson or json; parquet comes with a later version."`
+	Agg    string `help:"Comes with a later version, as do --every, --fill, --tz and --offset." placeholder:"FUNCTIONS"`
+	Every  string `hidden:""`
+	Fill   string `hidden:""`
+	TZ     string `name:"tz" hidden:""`
+	Offset string `hidden:""`
+}
+
+// later refuses what this version cannot do, as REST does, before a box is asked.
+func (c historyGet) later() error {
+	for _, f := range []struct{ flag, value string }{{"agg", c.Agg}, {"every", c.Every}, {"fill", c.Fill}, {"tz", c.TZ}, {"offset", c.Offset}} {
+		if f.value != "" {
+			return fmt.Errorf("--%s: aggregates come with a later version; leave it out and read raw values", f.flag)
+		}
+	}
+	if c.Format == "parquet" {
+		return errors.New("--format parquet comes with a later version; csv, ndjson and json are there")
+	}
+	return nil
 }
 
 // page is the most values asked for in one call.
@@ -31,6 +50,9 @@ const page = 50_000
 // Run follows the cursor to the end of the range, so that a long history needs memory for one page only,
 // but for json, which is one document.
 func (c historyGet) Run(ctx context.Context, con console, g *globals) error {
+	if err := c.later(); err != nil {
+		return err
+	}
 	box, err := g.connect(con)
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string, con console) (code int) {
 	var c cli
 	exited := false
 	parser, err := kong.New(&c, kong.Name("millrace"), kong.Description(about), kong.Writers(con.out, con.err),
-		kong.Exit(func(n int) { exited, code = true, n }), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.WithHyphenPrefixedParameters(true),
+		kong.Exit(func(n int) { exited, code = true, n }), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Help(help), kong.WithHyphenPrefixedParameters(true),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(con, &c.globals))
 	if err != nil {
 		fmt.Fprintln(con.err, "millrace:", err)
@@ -60,7 +60,12 @@ func run(ctx context.Context, args []string, con console) (code int) {
 	}
 	if err := k.Run(); err != nil {
 		var usage usageError
+		var faults configFaults
 		switch {
+		case errors.As(err, &faults):
+			for _, f := range faults {
+				fmt.Fprintln(con.err, "millrace:", f)
+			}
 		case errors.As(err, &usage):
 			fmt.Fprintf(con.err, "millrace: %v; see `millrace %s --help`\n", err, k.Command())
 			return exitUsage

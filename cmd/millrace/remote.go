@@ -54,6 +54,29 @@ type problem struct {
 	Detail string `json:"detail"`
 	Field  string `json:"field"`
 	Remedy string `json:"remedy"`
+	Lines  []struct {
+		Line   int    `json:"line"`
+		ID     string `json:"id"`
+		Field  string `json:"field"`
+		Detail string `json:"detail"`
+	} `json:"lines"`
+}
+
+// commandFor names the command that does what a route does: whoever types commands is not helped by a route.
+var commandFor = []struct{ route, command string }{
+	{"GET /api/v1/clients", "`millrace client list`"},
+	{"GET /api/v1/me/tokens", "`millrace token list`"},
+	{"GET /api/v1/uns/search", "`millrace topic list`"},
+	{"GET /api/v1/status shows the state", "the box's log and its status page show the state"},
+	{"the parameters are described at /api/v1/docs", "see --help"},
+	{"the routes are listed at /api/v1/docs", "is the box of another version?"},
+}
+
+func inCommands(text string) string {
+	for _, w := range commandFor {
+		text = strings.ReplaceAll(text, w.route, w.command)
+	}
+	return text
 }
 
 func (p *problem) Error() string {
@@ -64,10 +87,25 @@ func (p *problem) Error() string {
 	if p.Field != "" && !strings.Contains(text, p.Field) {
 		text = p.Field + ": " + text
 	}
+	if len(p.Lines) > 0 {
+		// Every line at fault on a line of its own; the detail would stop after some.
+		text, _, _ = strings.Cut(text, ";")
+		for _, l := range p.Lines {
+			text += fmt.Sprintf("\n  line %d: ", l.Line)
+			if l.ID != "" {
+				text += fmt.Sprintf("client %q: ", l.ID)
+			}
+			if l.Field != "" && !strings.Contains(l.Detail, l.Field) {
+				text += l.Field + ": "
+			}
+			text += l.Detail
+		}
+		return text + "\n" + inCommands(p.Remedy)
+	}
 	if p.Remedy != "" {
 		text += "; " + p.Remedy
 	}
-	return text
+	return inCommands(text)
 }
 
 // send makes one call and hands back the answer's body, which the caller closes. A problem comes as *problem.

@@ -40,7 +40,7 @@ func (c tokenAdd) Run(ctx context.Context, con console, g *globals) error {
 	if g.JSON {
 		return json.NewEncoder(con.out).Encode(out)
 	}
-	_, err = fmt.Fprintf(con.out, "token %s\n\nIt is not shown again. Use it with --url and --token, or as Authorization: Bearer.\n", out.Token)
+	_, err = fmt.Fprintf(con.out, "id    %s\ntoken %s\n\nThe token is not shown again. Use it with --url and --token, or as Authorization: Bearer.\nTo end it: millrace token delete %s\n", out.ID, out.Token, out.ID)
 	return err
 }
 

@@ -11,23 +11,29 @@ import (
 )
 
 // readYAML reads a file into values by path, with the line of each. Duplicate keys are refused by the parser.
-func readYAML(file string) (values map[string]any, lines map[string]int, err error) {
+func readYAML(file string) (values map[string]any, lines map[string]int, faults configFaults) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, nil, fmt.Errorf("config: %w; name another with --config", err)
+		return nil, nil, configFaults{{File: file, Message: fmt.Sprintf("cannot be read: %v; name another with --config", plain(err))}}
 	}
 	values, lines = map[string]any{}, map[string]int{}
-	bad := func(err error) error {
-		first, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
-		return fmt.Errorf("%s: not YAML: %s", file, first)
-	}
-	var whole map[string]any
-	if err := yaml.UnmarshalWithOptions(text, &whole, yaml.Strict()); err != nil {
-		return nil, nil, bad(err)
+	bad := func(err error) (map[string]any, map[string]int, configFaults) {
+		return nil, nil, configFaults{yamlFault(file, err)}
 	}
 	tree, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		return nil, nil, bad(err)
+		return bad(err)
+	}
+	for _, d := range tree.Docs {
+		switch d.Body.(type) {
+		case nil, *ast.MappingNode, *ast.MappingValueNode, *ast.NullNode, *ast.CommentGroupNode:
+		default:
+			return nil, nil, configFaults{{File: file, Line: d.Body.GetToken().Position.Line, Message: "the file must be a mapping of keys"}}
+		}
+	}
+	var whole map[string]any
+	if err := yaml.UnmarshalWithOptions(text, &whole, yaml.Strict()); err != nil {
+		return bad(err)
 	}
 	var walk func(n ast.Node, prefix string) error
 	pair := func(p *ast.MappingValueNode, prefix string) error {
@@ -41,7 +47,7 @@ func readYAML(file string) (values map[string]any, lines map[string]int, err err
 		}
 		var v any
 		if err := yaml.NodeToValue(p.Value, &v); err != nil {
-			return bad(err)
+			return err
 		}
 		values[path] = v
 		return nil
@@ -62,9 +68,21 @@ func readYAML(file string) (values map[string]any, lines map[string]int, err err
 	for _, d := range tree.Docs {
 		if d.Body != nil {
 			if err := walk(d.Body, ""); err != nil {
-				return nil, nil, err
+				return bad(err)
 			}
 		}
 	}
 	return values, lines, nil
+}
+
+// yamlFault turns the parser's `[3:7] what is wrong` into our form.
+func yamlFault(file string, err error) configFault {
+	text, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
+	f := configFault{File: file, Message: "not YAML: " + text}
+	var line, column int
+	if _, scanErr := fmt.Sscanf(text, "[%d:%d]", &line, &column); scanErr == nil {
+		_, rest, _ := strings.Cut(text, "] ")
+		f.Line, f.Message = line, "not YAML: "+rest
+	}
+	return f
 }
