@@ -42,12 +42,20 @@ func (b *Broker) takeClaim(c *conn, id, owner string) (refusal packets.Code, ok 
 		b.claims.mu.Unlock()
 		return refusedClientID, false
 	}
+	key, now := tallyKey{owner, id}, b.now()
+	if b.limits.flapping.banned(key, now) { // in a race many have passed the check at sign-in
+		b.claims.mu.Unlock()
+		return refusedBanned, false
+	}
+	begins := b.limits.flapping.note(key, now)
 	if holder.next != nil {
 		close(holder.next.lost)
 	}
 	holder.next = me
 	b.claims.mu.Unlock()
-	b.noteFlap(owner, id)
+	if begins {
+		b.logFlap(owner, id)
+	}
 	holder.c.eject(codeTakenOver)
 
 	timeout := time.NewTimer(b.o.Limits.ConnectTimeout)

@@ -225,12 +225,16 @@ func (d *door) knock(now time.Time) knocked {
 	return knockClosed
 }
 
-// noteFlap counts a take-over or a protocol error of a client identifier.
+// noteFlap counts a protocol error of a client identifier; a take-over is counted where it happens.
 func (b *Broker) noteFlap(client, id string) {
 	if b.limits.flapping.note(tallyKey{client, id}, b.now()) {
-		b.log.Warn("a client identifier is banned for a minute: too many take-overs and protocol errors; do two devices use it?",
-			"client", client, "mqtt_id", id)
+		b.logFlap(client, id)
 	}
+}
+
+func (b *Broker) logFlap(client, id string) {
+	b.log.Warn("a client identifier is banned for a minute: too many take-overs and protocol errors; do two devices use it?",
+		"client", client, "mqtt_id", id)
 }
 
 // noteFailure counts a failed sign-in.
