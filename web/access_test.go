@@ -32,7 +32,10 @@ var access = []struct {
 	{"GET", "/me/tokens", "", auth.RoleAdmin, false, false},
 	{"POST", "/me/tokens", `{"name":"x"}`, auth.RoleAdmin, false, false},
 	{"DELETE", "/me/tokens/{id}", "", auth.RoleAdmin, false, false},
-	{"GET", "/broker/sessions", "", auth.RoleAdmin, false, false},
+	{"GET", "/broker/sessions", "", auth.RoleViewer, false, false},
+	{"GET", "/broker/sessions/{id}", "", auth.RoleViewer, false, false},
+	{"GET", "/broker/drops", "", auth.RoleViewer, false, false},
+	{"GET", "/clients/{id}/figures", "", auth.RoleViewer, false, false},
 	{"POST", "/broker/sessions/{id}/disconnect", "", auth.RoleAdmin, false, false},
 	{"GET", "/uns/children", "", auth.RoleViewer, true, false},
 	{"GET", "/uns/search?q=a", "", auth.RoleViewer, true, false},
@@ -245,5 +248,47 @@ func TestPagesFitAPhone(t *testing.T) {
 	}
 	if js := asset("docs.js"); !strings.Contains(js, "split(\"`\")") {
 		t.Error("docs.js shows backticks as they are")
+	}
+}
+
+// TestSessionFilters: every parameter narrows, and a session is found by an identifier that is any text.
+func TestSessionFilters(t *testing.T) {
+	b := newBox(t, func(_ *web.Options, p *web.Parts) {
+		p.Sessions = func() []web.Session {
+			return []web.Session{
+				{MQTTID: "..", Client: "press1", Connected: true, Queued: 500, Dropped: 7, DroppedBy: map[string]uint64{"queue_full": 7}, Slow: true},
+				{MQTTID: "a//b #+\u00fc", Client: "press1", Connected: true},
+				{MQTTID: "c", Client: "press2", Queued: 3},
+			}
+		}
+		p.Drops = func() (map[string]uint64, []web.ClientDrops) {
+			return map[string]uint64{"queue_full": 7, "expired": 0}, []web.ClientDrops{{Client: "press1", By: map[string]uint64{"queue_full": 7}}}
+		}
+	})
+	for query, want := range map[string]string{
+		"": ".. a//b #+\u00fc c", "?client=press1": ".. a//b #+\u00fc", "?state=offline": "c", "?state=connected": ".. a//b #+\u00fc", "?queued=3": ".. c",
+		"?queued=4": "..", "?dropped=1": "..", "?slow=true": "..", "?client=press2&state=connected": "", "?slow=false": ".. a//b #+\u00fc c",
+	} {
+		var got struct{ Sessions []web.Session }
+		b.call(auth.RoleViewer, "GET", "/broker/sessions"+query).do().wants(t, 200).into(t, &got)
+		var ids []string
+		for _, s := range got.Sessions {
+			ids = append(ids, s.MQTTID)
+		}
+		if strings.Join(ids, " ") != want {
+			t.Errorf("%s: %q", query, ids)
+		}
+	}
+	b.call(auth.RoleViewer, "GET", "/broker/sessions?state=asleep").do().refused(t, 422, "invalid", "state")
+	for path, id := range map[string]string{"%2E%2E": "..", "a%2F%2Fb%20%23%2B%C3%BC": "a//b #+\u00fc"} {
+		var got web.Session
+		b.call(auth.RoleViewer, "GET", "/broker/sessions/"+path).do().wants(t, 200).into(t, &got)
+		if got.MQTTID != id {
+			t.Errorf("%s: %q", path, got.MQTTID)
+		}
+	}
+	b.call(auth.RoleViewer, "GET", "/broker/sessions/d").do().refused(t, 404, "session_not_found", "")
+	if text := b.call(auth.RoleViewer, "GET", "/broker/drops").do().wants(t, 200).text; !strings.Contains(text, `{"client":"press1","by_reason":{"queue_full":7}}`) {
+		t.Errorf("drops %s", text)
 	}
 }

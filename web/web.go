@@ -81,19 +81,6 @@ type History interface {
 	FinestScale(id historian.Series) uint8
 }
 
-// Session is one MQTT connection as GET /broker/sessions shows it.
-type Session struct {
-	MQTTID   string    `json:"mqtt_id" doc:"MQTT client identifier"`
-	Client   string    `json:"client" doc:"API client that signed in"`
-	Remote   string    `json:"remote" doc:"Address of the peer"`
-	Version  int       `json:"version" doc:"MQTT protocol level: 4 is MQTT 3.1.1, 5 is MQTT 5"`
-	Since    time.Time `json:"since" doc:"When the session connected"`
-	Received uint64    `json:"received" doc:"Messages received from the peer"`
-	Sent     uint64    `json:"sent" doc:"Messages sent to the peer"`
-	Queued   int       `json:"queued" doc:"Messages waiting to be sent"`
-	Dropped  uint64    `json:"dropped" doc:"Messages dropped because the peer was too slow"`
-}
-
 // Parts is what cmd hands in. Book, Namespace, Catalog, Ingress, History and State are required; the rest may
 // be left zero.
 type Parts struct {
@@ -105,14 +92,16 @@ type Parts struct {
 	State     func() historian.State
 	Sessions  func() []Session         // broker sessions; nil = none
 	Cut       func(mqttID string) bool // disconnects a session; false = no such session
-	Stream    *StreamRoute             // WebSocket connections handed on; nil = none
-	Socket    string                   // path of the admin socket; "" = none
-	Version   string
-	Started   time.Time
-	Gatherer  prometheus.Gatherer   // what /metrics shows; nil = nothing
-	Registry  prometheus.Registerer // where web's own metrics go; nil = a private registry
-	Log       *slog.Logger
-	Now       func() time.Time
+	// Drops tells what subscribers did not get, by reason and by client; nil = nothing known.
+	Drops    func() (by map[string]uint64, clients []ClientDrops)
+	Stream   *StreamRoute // WebSocket connections handed on; nil = none
+	Socket   string       // path of the admin socket; "" = none
+	Version  string
+	Started  time.Time
+	Gatherer prometheus.Gatherer   // what /metrics shows; nil = nothing
+	Registry prometheus.Registerer // where web's own metrics go; nil = a private registry
+	Log      *slog.Logger
+	Now      func() time.Time
 }
 
 // Web serves REST, metrics, health and the pages on a TCP listener and on the admin socket.

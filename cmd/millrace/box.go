@@ -94,7 +94,7 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 		stream = &web.StreamRoute{Path: "/mqtt", Subprotocols: broker.Subprotocols(), MaxMessage: br.MaxMessage(), To: b.broker}
 	}
 	b.web, err = web.Open(c.Web, web.Parts{Book: b.book, Namespace: names, Catalog: b.catalog, Ingress: ingress, History: b.history,
-		State: b.history.State, Sessions: b.sessions, Cut: b.broker.Disconnect, Stream: stream, Socket: filepath.Join(c.Data, "admin.sock"),
+		State: b.history.State, Sessions: b.sessions, Drops: b.drops, Cut: b.broker.Disconnect, Stream: stream, Socket: filepath.Join(c.Data, "admin.sock"),
 		Version: version, Started: time.Now(), Gatherer: reg, Registry: reg, Log: log, Now: time.Now})
 	return b, err
 }
@@ -173,10 +173,21 @@ func (b *box) sessions() []web.Session {
 	list := b.broker.Sessions()
 	out := make([]web.Session, len(list))
 	for i, s := range list {
-		out[i] = web.Session{MQTTID: s.MQTTID, Client: s.Client, Remote: s.Remote, Version: s.Version, Since: s.Since,
-			Received: s.Received, Sent: s.Sent, Queued: s.Queued, Dropped: s.Dropped}
+		out[i] = web.Session{MQTTID: s.MQTTID, Client: s.Client, Connected: s.Connected, Remote: s.Remote, Listener: s.Door, Version: s.Version,
+			Since: s.Since.UTC(), ExpiryS: int64(s.Expiry.Seconds()), KeepAliveS: int64(s.KeepAlive.Seconds()), Subscriptions: s.Subscriptions,
+			Received: s.Received, Sent: s.Sent, Queued: s.Queued, QueuedBytes: s.QueuedBytes, Inflight: s.Inflight,
+			Dropped: s.Dropped, DroppedBy: s.DroppedBy, Slow: s.Slow}
 	}
 	return out
+}
+
+func (b *box) drops() (map[string]uint64, []web.ClientDrops) {
+	by, list := b.broker.Drops()
+	out := make([]web.ClientDrops, len(list))
+	for i, c := range list {
+		out[i] = web.ClientDrops{Client: c.Client, By: c.By}
+	}
+	return by, out
 }
 
 // serve runs until ctx ends or a part fails, then stops in the value's order: the broker settles what it has

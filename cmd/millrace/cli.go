@@ -33,6 +33,7 @@ type cli struct {
 	Serve  serveCommand   `cmd:"" help:"Run the box."`
 	Cfg    configCommand  `cmd:"" name:"config" help:"Check or print the configuration."`
 	Client clientCommand  `cmd:"" help:"API clients: the identities devices sign in with."`
+	Sess   sessionCommand `cmd:"" name:"session" help:"MQTT sessions."`
 	Topic  topicCommand   `cmd:"" help:"Topics of the Unified Namespace."`
 	Hist   historyCommand `cmd:"" name:"history" help:"Stored values."`
 	Token_ tokenCommand   `cmd:"" name:"token" help:"Personal access tokens for --url."`

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -208,7 +210,28 @@ func (c clientShow) Run(ctx context.Context, con console, g *globals) error {
 	if err != nil {
 		return err
 	}
-	return c.show(ctx, con, g, box, http.MethodGet, nil)
+	if err := c.show(ctx, con, g, box, http.MethodGet, nil); err != nil || g.JSON {
+		return err
+	}
+	var f struct {
+		Accepted         uint64
+		Refused, Dropped map[string]uint64
+		Sessions         []string
+	}
+	if err := box.call(ctx, http.MethodGet, c.path()+"/figures", nil, nil, &f); err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(con.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "sessions\t%d\nstored\t%d since start\n", len(f.Sessions), f.Accepted)
+	for _, rows := range []struct {
+		what string
+		by   map[string]uint64
+	}{{"refused", f.Refused}, {"dropped", f.Dropped}} {
+		for _, why := range slices.Sorted(maps.Keys(rows.by)) {
+			fmt.Fprintf(w, "%s\t%d %s\n", rows.what, rows.by[why], why)
+		}
+	}
+	return w.Flush()
 }
 
 // show makes a call that answers with the client, and prints it.
