@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 //	secret NAME   adds a client allowed everything, sets $SECRET
 //	occupy        takes a port for the rest of the script, sets $PORT
 //	oneline FILE  the file holds exactly one line
+//	damage GLOB   overwrites the end of every file that matches
 func TestScripts(t *testing.T) {
 	if _, err := exec.LookPath("mosquitto_pub"); err != nil {
 		t.Fatal("mosquitto_pub is missing: `make deps` installs it")
@@ -41,7 +42,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"box": cmdBox, "stop": cmdStop, "kill9": cmdKill, "secret": cmdSecret, "occupy": cmdOccupy, "oneline": cmdOneLine,
+			"box": cmdBox, "stop": cmdStop, "kill9": cmdKill, "secret": cmdSecret, "occupy": cmdOccupy, "oneline": cmdOneLine, "damage": cmdDamage,
 		}})
 }
 
@@ -165,6 +166,20 @@ func cmdOneLine(ts *testscript.TestScript, neg bool, args []string) {
 	text := ts.ReadFile(args[0])
 	if n := strings.Count(text, "\n"); n != 1 || strings.TrimSpace(text) == "" {
 		ts.Fatalf("%s holds %d lines:\n%s", args[0], n, text)
+	}
+}
+
+func cmdDamage(ts *testscript.TestScript, neg bool, args []string) {
+	files, err := filepath.Glob(ts.MkAbs(args[0]))
+	ts.Check(err)
+	if len(files) == 0 {
+		ts.Fatalf("nothing matches %s", args[0])
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		ts.Check(err)
+		copy(text[max(0, len(text)-8):], "garbage!")
+		ts.Check(os.WriteFile(name, text, 0o600))
 	}
 }
 

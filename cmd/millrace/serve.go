@@ -32,8 +32,12 @@ func (c serveCommand) Run(ctx context.Context, con console, g *globals) error {
 	defer stop(nil)
 	// A store that cannot write any more must not be closed in order: that would wait for the very disk.
 	fatal := func(err error) {
-		held.release()
-		log.Error("the disk refused a write; ending so that nothing more is acknowledged", "error", err)
+		if err = shortFatal(err); held.holding() && cfg.Log.Level != "debug" {
+			fmt.Fprintln(con.err, "millrace:", oneLine(err))
+		} else {
+			held.release()
+			log.Error("the store failed; ending so that nothing more is acknowledged", "error", err)
+		}
 		os.Exit(exitFailed)
 	}
 	b, err := openBox(cfg, log, fatal)
@@ -100,6 +104,13 @@ func (h *heldLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// holding says whether the box is still opening.
+func (h *heldLog) holding() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.free
+}
+
 func (h *heldLog) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -111,6 +122,19 @@ func (h *heldLog) letGo() {
 		_, _ = h.to.Write(h.held) // a log that cannot be written has nowhere to say so
 	}
 	h.free, h.held = true, nil
+}
+
+// shortFatal is why a store gave up, without the stack its library dumps behind the first line. A damaged file is
+// named as such: it was a read that failed, and writing elsewhere would not help.
+func shortFatal(err error) error {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	part, rest, damaged := strings.Cut(text, "on-disk corruption: ")
+	if !damaged {
+		return errors.New(text)
+	}
+	part, _, _ = strings.Cut(part, ":")
+	file, _, _ := strings.Cut(rest, ";")
+	return fmt.Errorf("%s: %s is damaged: see whether the disk is well, then restore a backup", part, strings.TrimSpace(file))
 }
 
 // oneLine folds joined errors into the one line that a supervisor's log shows.
