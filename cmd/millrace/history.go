@@ -53,6 +53,9 @@ func (c historyGet) Run(ctx context.Context, con console, g *globals) error {
 	if err := c.later(); err != nil {
 		return err
 	}
+	if c.Limit < 0 {
+		return usageError{fmt.Sprintf("--limit %d is below 0", c.Limit)}
+	}
 	box, err := g.connect(con)
 	if err != nil {
 		return err

@@ -110,6 +110,12 @@ func (p *problem) Error() string {
 
 // send makes one call and hands back the answer's body, which the caller closes. A problem comes as *problem.
 func (r *remote) send(ctx context.Context, method, path string, query url.Values, kind string, body io.Reader) (*http.Response, error) {
+	for level := range strings.SplitSeq(path[1:], "/") {
+		// Such a path would be tidied into that of another route, which could answer as if all were well.
+		if level == "" || level == "." || level == ".." {
+			return nil, fmt.Errorf("%q is not an id", level)
+		}
+	}
 	target := r.root + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
