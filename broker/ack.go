@@ -32,11 +32,11 @@ func reasonCode(r uns.Reason) byte {
 // maxReasonString bounds what a refusal's detail may add to an acknowledgement.
 const maxReasonString = 1024
 
-// appendVerdictAck appends the PUBACK of a message. A refusal carries `reason: detail` when the client wants to be told
+// appendVerdictAck appends the PUBACK or PUBREC of a message. A refusal carries `reason: detail` when the client wants to be told
 // and its Maximum Packet Size has room [MQTT-3.4.2-2] [MQTT-3.1.2-29]. MQTT 3.1.1 can only be told "received".
-func (c *conn) appendVerdictAck(b []byte, id uint16, v uns.Verdict) []byte {
+func (c *conn) appendVerdictAck(b []byte, typ byte, id uint16, v uns.Verdict) []byte {
 	if v.OK() || c.version < 5 || !c.problem {
-		return appendAck(b, id, reasonCode(v.Reason), c.version)
+		return appendAck(b, typ, id, reasonCode(v.Reason), c.version)
 	}
 	code, word, detail := reasonCode(v.Reason), v.Reason.String(), v.Detail
 	if len(detail) > maxReasonString {
@@ -49,9 +49,9 @@ func (c *conn) appendVerdictAck(b []byte, id uint16, v uns.Verdict) []byte {
 	properties := 3 + text
 	body := 3 + varintLen(properties) + properties
 	if c.maxPacket > 0 && 1+varintLen(body)+body > int(c.maxPacket) {
-		return appendAck(b, id, code, c.version)
+		return appendAck(b, typ, id, code, c.version)
 	}
-	b = appendVarint(append(b, typePuback<<4), body)
+	b = appendVarint(append(b, typ<<4), body)
 	b = append(b, byte(id>>8), byte(id), code)
 	b = appendVarint(b, properties)
 	b = append(b, propReasonString, byte(text>>8), byte(text))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"maps"
 	"slices"
@@ -58,8 +57,7 @@ type Broker struct {
 	atDoors *doorMetrics
 	limits  limits
 	drops   clientDrops
-	swept   time.Time    // the tables of limits; the watchdog's
-	seed    maphash.Seed // of frame hashes
+	swept   time.Time // the tables of limits; the watchdog's
 	library *mqtt.Server
 	ctx     context.Context // parent of every Accept; set by Serve
 
@@ -69,6 +67,10 @@ type Broker struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session // by MQTT client identifier
+
+	persistent atomic.Int64  // sessions that outlive their connection
+	lastNum    atomic.Uint32 // of session incarnations
+	janitor    janitor
 
 	state atomic.Int32
 }
@@ -94,7 +96,7 @@ func Open(o Options, in Ingress, users SignIn, rows Rows) (*Broker, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Broker{o: o, in: in, users: users, rows: rows, log: o.Log.With("part", "broker"), now: o.Now,
-		seed: maphash.MakeSeed(), claims: claims{holders: map[string]*claim{}}, sessions: map[string]*session{}}
+		ctx: context.Background(), claims: claims{holders: map[string]*claim{}}, sessions: map[string]*session{}}
 	b.limits.flapping.init(int(o.Limits.FlappingLimit))
 	b.limits.signIn.init(int(o.Limits.SignInFailures))
 	var err error
@@ -111,6 +113,10 @@ func Open(o Options, in Ingress, users SignIn, rows Rows) (*Broker, error) {
 	if b.atDoors, err = newDoorMetrics(o.Registry, b); err != nil {
 		b.listener.shut()
 		return nil, fmt.Errorf("broker: register metrics: %w", err)
+	}
+	if err = b.restore(); err != nil {
+		b.listener.shut()
+		return nil, err
 	}
 	return b, nil
 }
@@ -134,11 +140,10 @@ func (b *Broker) Serve(ctx context.Context) error {
 	for topic := range b.library.Topics.Retained.GetAll() {
 		b.library.Topics.Retained.Delete(topic) // $SYS, made once by its Serve
 	}
-	stop, watched := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(watched)
-		b.watch(stop)
-	}()
+	stop := make(chan struct{})
+	var loops sync.WaitGroup
+	loops.Go(func() { b.watch(stop) })
+	loops.Go(func() { b.sweepLoop(stop) })
 	served := make(chan error, 1)
 	go func() { served <- b.listener.serve() }()
 
@@ -152,7 +157,7 @@ func (b *Broker) Serve(ctx context.Context) error {
 	}
 	b.listener.wg.Wait()
 	close(stop)
-	<-watched
+	loops.Wait()
 	_ = b.library.Close()
 	b.state.Store(stateClosed)
 	if err != nil {
@@ -174,29 +179,27 @@ func (b *Broker) enter(s *session) {
 	b.mu.Lock()
 	b.sessions[s.id] = s
 	b.mu.Unlock()
-	b.log.Debug("session began", "client", s.principal.ID(), "mqtt_id", s.id, "version", s.version)
+	b.log.Debug("session began", "client", s.owner, "mqtt_id", s.id, "version", s.version)
 }
 
-// leave is the one end of every session. It runs when the library is done with the connection, or has panicked.
+// leave is the one end of every connection, and of the sessions that do not outlive it. It runs when the library is
+// done with the connection, or has panicked.
 func (b *Broker) leave(c *conn) {
 	c.live.Store(false)
 	if c.claim == nil {
 		return
 	}
-	s := c.session
-	b.library.Clients.Delete(s.id) // still there when the CONNACK failed
-	subs := s.end()
-	list := make([]*subscription, 0, len(subs))
-	for filter, sub := range subs {
-		b.library.Topics.Unsubscribe(filter, s.id)
-		list = append(list, sub)
+	if s := c.session; s != nil {
+		b.library.Clients.Delete(s.id) // still there when the CONNACK failed
+		for _, filter := range s.filters() {
+			b.library.Topics.Unsubscribe(filter, s.id)
+		}
+		if s.outlives() {
+			s.detach(b.now())
+		} else {
+			b.endSession(s)
+		}
 	}
-	b.index.remove(list...)
-	b.mu.Lock()
-	if b.sessions[s.id] == s {
-		delete(b.sessions, s.id)
-	}
-	b.mu.Unlock()
 	b.releaseClaim(c.claim)
 }
 

@@ -47,7 +47,7 @@ func (b *Broker) takeClaim(c *conn, id, owner string) (refusal packets.Code, ok 
 		b.claims.mu.Unlock()
 		return refusedBanned, false
 	}
-	begins := b.limits.flapping.note(key, now)
+	begins := holder.c != nil && b.limits.flapping.note(key, now)
 	if holder.next != nil {
 		close(holder.next.lost)
 	}
@@ -56,7 +56,9 @@ func (b *Broker) takeClaim(c *conn, id, owner string) (refusal packets.Code, ok 
 	if begins {
 		b.logFlap(owner, id)
 	}
-	holder.c.eject(codeTakenOver)
+	if holder.c != nil {
+		holder.c.eject(codeTakenOver)
+	}
 
 	timeout := time.NewTimer(b.o.Limits.ConnectTimeout)
 	defer timeout.Stop()
@@ -79,6 +81,18 @@ func (b *Broker) takeClaim(c *conn, id, owner string) (refusal packets.Code, ok 
 		return refusedStopping, false
 	}
 	return refusedBusy, false
+}
+
+// claimIdle takes the claim of an identifier that nobody holds, for work on its session.
+func (b *Broker) claimIdle(id, owner string) (*claim, bool) {
+	b.claims.mu.Lock()
+	defer b.claims.mu.Unlock()
+	if b.claims.holders[id] != nil {
+		return nil, false
+	}
+	me := &claim{id: id, owner: owner, lost: make(chan struct{}), over: make(chan struct{})}
+	b.claims.holders[id] = me
+	return me, true
 }
 
 // releaseClaim passes the client identifier on to whoever waits.

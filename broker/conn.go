@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"millrace/auth"
 	"millrace/uns"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
@@ -46,13 +48,16 @@ type conn struct {
 	maxPacket   uint32 // the client's, 0 = none
 	client      *mqtt.Client
 	claim       *claim
+	principal   *auth.Principal
 	session     *session
+	expiry      uint32 // seconds the session outlives the connection
+	present     bool   // the session went on from an earlier connection
 	source      *uns.Source
 	topics      topicCache
-	seenIDs     seenIDs
 	aliases     [topicAliasMaximum]*topicEntry
 	publish     publish // the frame in hand
 	items       []item
+	exactly     int // of items, those of QoS 2
 	batch       uns.Batch
 	acks        []byte
 	replies     replyTopic
@@ -170,6 +175,12 @@ func (c *conn) walk() {
 			if c.session.acked(id) {
 				c.out.wakeLive()
 			}
+		case typePubrec, typePubrel, typePubcomp:
+			c.r += size
+			if code := c.exchange(typ, flags, body); code != 0 {
+				c.fail(code)
+				return
+			}
 		default:
 			if !c.settle() {
 				return
@@ -191,7 +202,7 @@ func (c *conn) walk() {
 // control decides whether a control frame may go to the library: 0, or the reason to end the connection.
 func (c *conn) control(typ, flags byte, body []byte) (code byte) {
 	want := byte(0)
-	if typ == typeSubscribe || typ == typeUnsubscribe || typ == typePubrel {
+	if typ == typeSubscribe || typ == typeUnsubscribe {
 		want = 2 // [MQTT-2.1.3-1]
 	}
 	if flags != want {
@@ -217,12 +228,33 @@ func (c *conn) control(typ, flags byte, body []byte) (code byte) {
 		return 0
 	case typeDisconnect:
 		if code = checkDisconnect(body, c.version); code == 0 {
-			c.end = io.EOF
+			if code = c.goodbye(body); code == 0 {
+				c.end = io.EOF
+			}
 		}
 		return code
 	}
-	// QoS 2 packets while Maximum QoS is 1, AUTH without a method, and what only servers send.
+	// AUTH without a method, and what only servers send.
 	return codeProtocol
+}
+
+// goodbye takes what an orderly DISCONNECT says about the session.
+func (c *conn) goodbye(body []byte) (code byte) {
+	if len(body) < 2 {
+		return 0
+	}
+	properties, _, _ := cutProperties(body[1:])
+	for len(properties) > 0 {
+		id, v, rest, ok := nextProperty(properties)
+		if !ok {
+			break
+		}
+		if id == propSessionExpiry {
+			return c.session.expireAfter(binary.BigEndian.Uint32(v), uint32(c.b.o.Limits.MaxSessionExpiry/time.Second))
+		}
+		properties = rest
+	}
+	return 0
 }
 
 // connect checks the first packet. What is malformed is answered here, where the version is known only by us.
@@ -321,7 +353,7 @@ func (c *conn) fail(code byte) {
 	}
 	if c.kick.Load() == 0 && c.established { // an ejection has been counted
 		if flaps(code) {
-			c.b.noteFlap(c.session.principal.ID(), c.session.id)
+			c.b.noteFlap(c.principal.ID(), c.session.id)
 		}
 		c.b.metrics.end(code)
 	}

@@ -19,7 +19,7 @@ import (
 // What is announced, the maximum QoS too [MQTT-3.2.2-9].
 func TestConnack(t *testing.T) {
 	x := open(t, setting{broker: func(o *broker.Options) { o.Limits.ReceiveMaximum = 77; o.Limits.MaxPacketSize = 70000 }})
-	_, p := dialAny(t, x.Addr(), hello{id: "", user: "dev", persistent: true, properties: []byte{0x11, 0, 0, 1, 0}})
+	_, p := dialAny(t, x.Addr(), hello{id: "", user: "dev", persistent: true, properties: []byte{0x11, 0xFF, 0xFF, 0xFF, 0xFF}})
 	if p.body[0] != 0 || p.body[1] != 0 {
 		t.Fatalf("session present or refused: %v", p)
 	}
@@ -27,14 +27,16 @@ func TestConnack(t *testing.T) {
 		"receive maximum 77":                   {0x21, 0, 77},
 		"maximum packet size":                  {0x27, 0, 1, 0x11, 0x70},
 		"topic alias maximum":                  {0x22, 0, 64},
-		"maximum QoS 1":                        {0x24, 1},
 		"shared subscriptions are unavailable": {0x2A, 0},
-		"session expiry 0":                     {0x11, 0, 0, 0, 0},
+		"session expiry a day [MQTT-3.2.2-21]": {0x11, 0, 1, 0x51, 0x80},
 		"assigned identifier":                  {0x12, 0, 20},
 	} {
 		if !bytes.Contains(p.body[3:], want) {
 			t.Errorf("%s: no %x in %x", name, want, p.body)
 		}
+	}
+	if bytes.Contains(p.body[3:], []byte{0x24, 1}) || bytes.Contains(p.body[3:], []byte{0x24, 0}) {
+		t.Errorf("a maximum QoS is announced: %x", p.body)
 	}
 	if bytes.Contains(p.body[3:], []byte{0x25}) {
 		t.Errorf("retain available is announced: %x", p.body)
@@ -44,8 +46,8 @@ func TestConnack(t *testing.T) {
 		t.Fatal(p)
 	}
 	_ = c.conn.Close()
-	if _, p = dialAny(t, x.Addr(), hello{id: "again", user: "dev", version: 4, persistent: true}); !bytes.Equal(p.body, []byte{0, 0}) {
-		t.Fatalf("no session is kept, yet: %v", p)
+	if _, p = dialAny(t, x.Addr(), hello{id: "again", user: "dev", version: 4, persistent: true}); !bytes.Equal(p.body, []byte{1, 0}) {
+		t.Fatalf("the session was not kept: %v", p)
 	}
 }
 

@@ -18,10 +18,13 @@ const (
 	dropExpired
 	dropSessionEnded
 	dropVerdictNotPermitted
+	dropOffline
+	dropNotPermitted
+	dropLost
 	dropReasons // count
 )
 
-var dropNames = [dropReasons]string{"queue_full", "too_large", "expired", "session_ended", "verdict_not_permitted"}
+var dropNames = [dropReasons]string{"queue_full", "too_large", "expired", "session_ended", "verdict_not_permitted", "offline", "not_permitted", "lost"}
 
 // endNames are the reasons with which the box ends sessions; the last takes all others.
 var endNames = [...]struct {

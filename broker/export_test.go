@@ -14,6 +14,9 @@ func (b *Broker) Take(raw net.Conn) {
 	}
 }
 
+// JanitorEvery is how long rows may wait to be written.
+const JanitorEvery = janitorEvery
+
 // Inspect is one round of the watchdog.
 func (b *Broker) Inspect(now time.Time) { b.inspect(now) }
 

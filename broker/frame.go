@@ -37,6 +37,7 @@ const (
 	codeTakenOver       = 0x8E
 	codeFilterInvalid   = 0x8F
 	codeTopicInvalid    = 0x90
+	codeNoPacketID      = 0x92 // packet identifier not found
 	codeTooMany         = 0x93 // Receive Maximum exceeded
 	codeAliasInvalid    = 0x94
 	codeTooLarge        = 0x95
@@ -174,11 +175,15 @@ func (p *publish) take() {
 }
 
 // appendAck appends a PUBACK. MQTT 5 leaves a success code out, 3.1.1 has none.
-func appendAck(b []byte, id uint16, code, version byte) []byte {
-	if version == 5 && code != codeSuccess {
-		return append(b, typePuback<<4, 3, byte(id>>8), byte(id), code)
+func appendAck(b []byte, typ byte, id uint16, code, version byte) []byte {
+	first := typ << 4
+	if typ == typePubrel {
+		first |= 2 // [MQTT-3.6.1-1]
 	}
-	return append(b, typePuback<<4, 2, byte(id>>8), byte(id))
+	if version == 5 && code != codeSuccess {
+		return append(b, first, 3, byte(id>>8), byte(id), code)
+	}
+	return append(b, first, 2, byte(id>>8), byte(id))
 }
 
 // appendDisconnect appends an MQTT 5 DISCONNECT with a reason.

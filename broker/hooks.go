@@ -3,6 +3,8 @@ package broker
 import (
 	"context"
 	"log/slog"
+	"math"
+	"time"
 
 	"millrace/auth"
 
@@ -23,10 +25,9 @@ func newLibrary(b *Broker) (*mqtt.Server, error) {
 	caps.MaximumPacketSize = uint32(l.MaxPacketSize)
 	caps.MaximumClientWritesPending = 1
 	caps.MaximumMessageExpiryInterval = 0
-	caps.MaximumSessionExpiryInterval = 0
+	caps.MaximumSessionExpiryInterval = math.MaxUint32 // ours is held to and announced in OnPacketEncode
 	caps.ReceiveMaximum = uint16(l.ReceiveMaximum)
 	caps.TopicAliasMaximum = 0 // it never sees a PUBLISH; ours is announced in OnPacketEncode
-	caps.MaximumQos = 1
 	caps.Compatibilities.NoInheritedPropertiesOnAck = true
 	s := mqtt.New(&mqtt.Options{Capabilities: caps, SysTopicResendInterval: 1 << 30, ClientNetReadBufferSize: 256,
 		Logger: slog.New(errorsOnly{b.log})})
@@ -94,17 +95,47 @@ func (b *Broker) admit(c *conn, cl *mqtt.Client, pk *packets.Packet) (code packe
 	if code, ok = b.takeClaim(c, cl.ID, principal.ID()); !ok {
 		return code, false
 	}
-	props := &cl.Properties.Props
-	s := &session{b: b, id: cl.ID, principal: principal, version: c.version, conn: c, maxPacket: props.MaximumPacketSize,
-		window: defaultWindow, subscriptions: map[string]*subscription{}}
-	if props.ReceiveMaximum > 0 {
-		s.window = min(int(props.ReceiveMaximum), maxWindow)
+	if owner := b.ownerOf(cl.ID); owner != "" && owner != principal.ID() {
+		return refusedClientID, false
 	}
-	c.session = s
+	props := &cl.Properties.Props
+	c.principal = principal
 	c.source = b.in.Source(principal.ID())
 	c.maxPacket = props.MaximumPacketSize
 	c.problem = !props.RequestProblemInfoFlag || props.RequestProblemInfo != 0
+	window := defaultWindow
+	if props.ReceiveMaximum > 0 {
+		window = min(int(props.ReceiveMaximum), maxWindow)
+	}
+	c.expiry = b.expiryOf(cl, pk)
+	var err error
+	if c.present, err = b.begin(c.ctx, c, pk.Connect.Clean, window, c.expiry); err != nil {
+		b.log.Warn("a session could not be kept; the client is told to come back", "client", principal.ID(), "mqtt_id", cl.ID, "error", err)
+		return refusedBusy, false
+	}
 	return packets.Code{}, true
+}
+
+// expiryOf is how many seconds the session outlives its connection: what the client asks for, at most maxSessionExpiry.
+func (b *Broker) expiryOf(cl *mqtt.Client, pk *packets.Packet) uint32 {
+	most := uint32(b.o.Limits.MaxSessionExpiry / time.Second)
+	switch {
+	case cl.Properties.ProtocolVersion < 5 && !pk.Connect.Clean:
+		return most
+	case cl.Properties.ProtocolVersion < 5:
+		return 0
+	}
+	return min(cl.Properties.Props.SessionExpiryInterval, most)
+}
+
+// ownerOf is the API client that a session belongs to, "" when there is none.
+func (b *Broker) ownerOf(id string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.sessions[id]; s != nil {
+		return s.owner
+	}
+	return ""
 }
 
 func (b *Broker) signIn(c *conn, pk *packets.Packet) (p *auth.Principal, refusal packets.Code, ok bool) {
@@ -150,7 +181,11 @@ func (h *hooks) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packe
 		}
 		return pk
 	}
-	pk.SessionPresent = false
+	c := cl.Net.Conn.(*conn)
+	pk.SessionPresent = c.present
+	if cl.Properties.ProtocolVersion == 5 && c.expiry != cl.Properties.Props.SessionExpiryInterval { // the client uses this one instead
+		pk.Properties.SessionExpiryInterval, pk.Properties.SessionExpiryIntervalFlag = c.expiry, true
+	}
 	pk.Properties.MaximumPacketSize = uint32(h.b.o.Limits.MaxPacketSize)
 	pk.Properties.TopicAliasMaximum = topicAliasMaximum
 	pk.Properties.SharedSubAvailable, pk.Properties.SharedSubAvailableFlag = 0, true
@@ -206,6 +241,7 @@ func (h *hooks) OnSubscribe(cl *mqtt.Client, pk packets.Packet) packets.Packet {
 // OnSubscribed comes before the SUBACK, whose codes it may still set.
 func (h *hooks) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 	c := cl.Net.Conn.(*conn)
+	var subs []*subscription
 	for i := range pk.Filters {
 		f := &pk.Filters[i]
 		switch {
@@ -214,8 +250,16 @@ func (h *hooks) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 				codes[i] = codeUnspecified
 			}
 		case codes[i] < 0x80:
-			c.subscribe(&subscription{session: c.session, filter: f.Filter, qos: codes[i], noLocal: f.NoLocal,
+			subs = append(subs, &subscription{session: c.session, filter: f.Filter, qos: codes[i], noLocal: f.NoLocal,
 				retainAsPublished: f.RetainAsPublished, id: f.Identifier})
+		}
+	}
+	if c.keep(subs) {
+		return
+	}
+	for i := range codes {
+		if codes[i] < 0x80 {
+			codes[i] = codeUnspecified
 		}
 	}
 }
@@ -226,14 +270,11 @@ func (h *hooks) OnUnsubscribed(cl *mqtt.Client, pk packets.Packet) {
 	if c.handed != typeUnsubscribe {
 		return
 	}
-	c.refusals = c.refusals[:0]
+	filters := make([]string, len(pk.Filters))
 	for i := range pk.Filters {
-		code := byte(codeSuccess)
-		if !c.unsubscribe(pk.Filters[i].Filter) {
-			code = codeNoSubscription
-		}
-		c.refusals = append(c.refusals, code)
+		filters[i] = pk.Filters[i].Filter
 	}
+	c.unsubscribe(filters)
 }
 
 // OnPublish must never be reached: messages go another way. What comes all the same is refused and counted, with the one

@@ -107,10 +107,12 @@ func (x *index) match(topic string, name *uns.Name) *match {
 		x.none.Store(m)
 		return m
 	}
+	m := &match{generation: generation, name: *name, topic: topic, receivers: w.receivers}
 	for _, r := range w.receivers {
 		r.seal()
+		m.durable = m.durable || r.session.num != 0 && r.qos > 0
 	}
-	return &match{generation: generation, name: *name, topic: topic, receivers: w.receivers}
+	return m
 }
 
 // walk collects the receivers of one topic.

@@ -216,7 +216,7 @@ func (l *listener) establish(c *conn) {
 	}
 	err := l.b.library.EstablishConnection("mqtt", c)
 	if c.established {
-		l.b.log.Debug("session ended", "client", c.session.principal.ID(), "mqtt_id", c.session.id, "cause", err)
+		l.b.log.Debug("session ended", "client", c.principal.ID(), "mqtt_id", c.session.id, "cause", err)
 	}
 }
 

@@ -1,55 +1,181 @@
 package broker
 
-import "millrace/uns"
+import (
+	"millrace/auth"
+	"millrace/uns"
+)
 
 var _ uns.Live = (*Broker)(nil)
 
-// Prepare implements uns.Live.
-func (b *Broker) Prepare(*uns.Batch) {}
+// owedBatch is what Prepare leaves for Publish: the durable deliveries of a batch, by message.
+type owedBatch struct {
+	list []owedMessage
+	next int
+}
 
-// Publish implements uns.Live: it owes a stored value to everyone who listens to its topic. It never blocks, and costs
-// one comparison when nobody does. Safe for concurrent use, each caller with a batch of its own.
-func (b *Broker) Publish(batch *uns.Batch, i int) {
-	t, s := batch.Messages[i].Topic, &batch.Samples[batch.Messages[i].At]
+// owedMessage is one message with the row numbers of its durable deliveries, one per receiver of the match, 0 = none.
+type owedMessage struct {
+	at int
+	m  *match
+	ns []uint64
+}
+
+// Prepare implements uns.Live: messages that sessions must get even when the box is killed put their rows into the
+// commit of the values. Without such sessions it costs one comparison a batch.
+func (b *Broker) Prepare(batch *uns.Batch) {
+	if b.persistent.Load() == 0 {
+		return
+	}
+	var owed *owedBatch
+	for i := range batch.Messages {
+		msg := &batch.Messages[i]
+		if !msg.Verdict.OK() || msg.At < 0 {
+			continue
+		}
+		m := b.matchOf(msg.Topic)
+		if !m.durable {
+			continue
+		}
+		s := &batch.Samples[msg.At]
+		ns := b.oweDurably(m, byte(b.o.LiveQoS), false, nil, &batch.Rows, &message{topic: msg.Topic.Full},
+			func(dst []byte) []byte { return uns.AppendLive(dst, s) })
+		if ns == nil {
+			continue
+		}
+		if owed == nil {
+			owed = &owedBatch{}
+			batch.Owed = owed
+		}
+		owed.list = append(owed.list, owedMessage{i, m, ns})
+	}
+}
+
+// oweDurably adds a row for every receiver of m that must get msg even when the box is killed; nil: there is none. late
+// gives the payload when it is known inside the commit only.
+func (b *Broker) oweDurably(m *match, qos byte, retain bool, origin *session, rows *[]uns.Row, msg *message, late func(dst []byte) []byte) (ns []uint64) {
+	for i, r := range m.receivers {
+		if r.session.num == 0 {
+			continue
+		}
+		policy, ok := r.permitted(m)
+		if !ok {
+			continue
+		}
+		d, ok := r.delivery(msg, policy, qos, retain, origin)
+		if !ok || d.qos == 0 {
+			continue
+		}
+		if ns == nil {
+			ns = make([]uint64, len(m.receivers))
+		}
+		ns[i] = r.session.lastN.Add(1)
+		row := uns.Row{Key: queuedKey(r.session.num, ns[i]), Value: appendQueued(nil, &d, msg.topic, msg.properties, msg.expires), Late: late}
+		if late == nil {
+			row.Value = append(row.Value, msg.payload...)
+		}
+		*rows = append(*rows, row)
+	}
+	return ns
+}
+
+// matchOf is who listens to a stored topic.
+func (b *Broker) matchOf(t *uns.Topic) *match {
 	m, _ := t.Slot().(*match)
 	if m == nil || m.generation != b.index.generation.Load() {
 		m = b.index.match(t.Full, &uns.Name{Place: uns.Value, Workspace: t.Workspace, Path: t.Path})
 		t.SetSlot(m)
 	}
+	return m
+}
+
+// Publish implements uns.Live: it owes a stored value to everyone who listens to its topic. It never blocks, and costs
+// one comparison when nobody does. Safe for concurrent use, each caller with a batch of its own.
+func (b *Broker) Publish(batch *uns.Batch, i int) {
+	t := batch.Messages[i].Topic
+	m := b.matchOf(t)
+	var ns []uint64
+	if o, _ := batch.Owed.(*owedBatch); o != nil && o.next < len(o.list) && o.list[o.next].at == i {
+		// Whom Prepare found gets it: the rows are there.
+		m, ns = o.list[o.next].m, o.list[o.next].ns
+		o.next++
+	}
+	if len(m.receivers) == 0 {
+		return
+	}
+	s := &batch.Samples[batch.Messages[i].At]
 	var msg *message
-	for _, r := range m.receivers {
-		if !r.permitted(m) {
-			continue
-		}
-		if msg == nil {
+	for k, r := range m.receivers {
+		policy, ok := r.permitted(m)
+		if msg == nil && ok {
 			msg = &message{topic: t.Full, payload: uns.AppendLive(make([]byte, 0, 96), s)}
 		}
-		if d, ok := r.delivery(msg, byte(b.o.LiveQoS), false, nil); ok {
+		r.owe(msg, policy, ok, byte(b.o.LiveQoS), false, nil, numberOf(ns, k))
+	}
+}
+
+func numberOf(ns []uint64, i int) uint64 {
+	if ns == nil {
+		return 0
+	}
+	return ns[i]
+}
+
+// owe hands a message to the receiver's session, or has the row deleted that was made for it.
+func (r *receiver) owe(msg *message, policy *auth.Policy, permitted bool, qos byte, retain bool, origin *session, n uint64) {
+	if permitted {
+		if d, ok := r.delivery(msg, policy, qos, retain, origin); ok {
+			d.n = n
 			r.session.enqueue(d)
+			return
 		}
+	}
+	if n != 0 {
+		r.session.forget(n)
 	}
 }
 
 // deliverOrdinary owes an ordinary message to its subscribers.
 func (b *Broker) deliverOrdinary(c *conn, it *item) {
-	e := it.entry
+	m := it.match
+	if m == nil {
+		m = b.matchOrdinary(it.entry)
+	}
+	if len(m.receivers) == 0 {
+		return
+	}
+	msg := it.message
+	for k, r := range m.receivers {
+		policy, ok := r.permitted(m)
+		if msg == nil && ok {
+			msg = c.ordinaryMessage(it)
+		}
+		r.owe(msg, policy, ok, it.qos, it.retain, c.session, numberOf(it.owed, k))
+	}
+}
+
+func (b *Broker) matchOrdinary(e *topicEntry) *match {
 	if e.match == nil || e.match.generation != b.index.generation.Load() {
 		e.match = b.index.match(e.topic, &e.name)
 	}
-	var msg *message
-	for _, r := range e.match.receivers {
-		if !r.permitted(e.match) {
-			continue
-		}
-		if msg == nil {
-			kept, expiry := forward(it.properties)
-			msg = &message{topic: e.topic, payload: append([]byte(nil), it.payload...), properties: kept}
-			if expiry > 0 {
-				msg.expires = c.at.Unix() + int64(expiry)
-			}
-		}
-		if d, ok := r.delivery(msg, it.qos, it.retain, c.session); ok {
-			r.session.enqueue(d)
-		}
+	return e.match
+}
+
+// ordinaryMessage copies a message out of the read buffer.
+func (c *conn) ordinaryMessage(it *item) *message {
+	kept, expiry := forward(it.properties)
+	msg := &message{topic: it.entry.topic, payload: append([]byte(nil), it.payload...), properties: kept}
+	if expiry > 0 {
+		msg.expires = c.at.Unix() + int64(expiry)
 	}
+	return msg
+}
+
+// prepareOrdinary puts the rows of an ordinary message's durable deliveries into the batch.
+func (c *conn) prepareOrdinary(it *item) {
+	m := c.b.matchOrdinary(it.entry)
+	if !m.durable || it.qos == 0 {
+		return
+	}
+	it.match, it.message = m, c.ordinaryMessage(it)
+	it.owed = c.b.oweDurably(m, it.qos, it.retain, c.session, &c.batch.Rows, it.message, nil)
 }

@@ -14,6 +14,7 @@ type match struct {
 	name       uns.Name
 	topic      string
 	receivers  []*receiver
+	durable    bool // one of them has a session that outlives its connection and asks for QoS 1 or more
 }
 
 // receiver is one session that listens to the topic, by one filter or several that overlap.
@@ -54,17 +55,17 @@ func (d *delivery) join(s *subscription) {
 }
 
 // permitted says whether the receiver may have messages on the topic of m, under the rules in force now.
-func (r *receiver) permitted(m *match) bool {
-	policy := r.session.principal.Policy()
-	if policy == nil {
-		return false
+func (r *receiver) permitted(m *match) (policy *auth.Policy, ok bool) {
+	p := r.session.principal()
+	if policy = p.Policy(); policy == nil {
+		return nil, false
 	}
 	if g := r.grant.Load(); g != nil && g.policy == policy {
-		return g.ok
+		return policy, g.ok
 	}
-	ok := mayReceive(r.session.principal, policy, &m.name, m.topic)
+	ok = mayReceive(p, policy, &m.name, m.topic)
 	r.grant.Store(&grantCheck{policy: policy, ok: ok})
-	return ok
+	return policy, ok
 }
 
 // mayReceive is the one rule for everything that is delivered.
@@ -80,12 +81,12 @@ func mayReceive(p *auth.Principal, policy *auth.Policy, n *uns.Name, topic strin
 	return false
 }
 
-// for one message: who gets it, how. origin is the session that published it, nil for the box.
-func (r *receiver) delivery(msg *message, qos byte, retain bool, origin *session) (d delivery, ok bool) {
+// delivery is how the receiver gets one message, if at all. origin is the session that published it, nil for the box.
+func (r *receiver) delivery(msg *message, policy *auth.Policy, qos byte, retain bool, origin *session) (d delivery, ok bool) {
 	if !r.noLocal || origin != r.session { // [MQTT-3.8.3-3]
-		return delivery{message: msg, qos: min(qos, r.qos), retain: retain && r.retain, ids: r.ids}, true
+		return delivery{message: msg, policy: policy, qos: min(qos, r.qos), retain: retain && r.retain, ids: r.ids}, true
 	}
-	d = delivery{message: msg}
+	d = delivery{message: msg, policy: policy}
 	for _, s := range r.subs {
 		if s.noLocal {
 			continue

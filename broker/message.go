@@ -1,6 +1,10 @@
 package broker
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"millrace/auth"
+)
 
 // message is one published message, encoded once and shared by everyone who receives it. Immutable.
 type message struct {
@@ -14,10 +18,21 @@ func (m *message) size() int64 { return int64(len(m.topic) + len(m.payload) + le
 
 // delivery is one message owed to one session.
 type delivery struct {
-	*message
-	qos    byte
-	retain bool
-	ids    []byte // the subscription identifiers, encoded as properties
+	*message // nil: it is left to its row
+	qos      byte
+	retain   bool
+	lost     bool         // its row could not be read
+	ids      []byte       // the subscription identifiers, encoded as properties
+	n        uint64       // of its row, 0 = none
+	weight   int64        // of the message, in bytes
+	policy   *auth.Policy // the rules under which it was permitted
+}
+
+// spill leaves the message to its row.
+func (d *delivery) spill() {
+	if d.n != 0 {
+		d.message, d.ids, d.policy = nil, nil, nil
+	}
 }
 
 // appendPublish appends the frame of a delivery. now is in Unix seconds.

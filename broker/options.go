@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"millrace/uns"
@@ -31,6 +32,7 @@ type Options struct {
 		ConnectTimeout          time.Duration `koanf:"connectTimeout"`
 		MaxSubscriberQueue      int           `koanf:"maxSubscriberQueue"`
 		MaxSubscriberQueueBytes int64         `koanf:"maxSubscriberQueueBytes"`
+		MaxSessionExpiry        time.Duration `koanf:"maxSessionExpiry"`
 		// ConnectRatePerSec is how many connections a second each listener takes, with a burst of one second; 0 = any.
 		ConnectRatePerSec int `koanf:"connectRatePerSec"`
 		// FlappingLimit is how many take-overs and protocol errors of one client identifier begin a ban; 0 = any.
@@ -64,6 +66,7 @@ func DefaultOptions() Options {
 	o.Limits.ConnectTimeout = 5 * time.Second
 	o.Limits.MaxSubscriberQueue = 10000
 	o.Limits.MaxSubscriberQueueBytes = 16 << 20
+	o.Limits.MaxSessionExpiry = 24 * time.Hour
 	o.Limits.ConnectRatePerSec = 1000
 	o.Limits.FlappingLimit = 15
 	o.Limits.SignInFailures = 60
@@ -96,6 +99,9 @@ func (o *Options) Validate() error {
 	bound("broker.limits.maxPacketSize", l.MaxPacketSize, 1024, maxPacketSize)
 	if l.ConnectTimeout < 10*time.Millisecond || l.ConnectTimeout > time.Hour {
 		faults = append(faults, fmt.Errorf("broker.limits.connectTimeout: %s is not between 10ms and 1h", l.ConnectTimeout))
+	}
+	if l.MaxSessionExpiry < 0 || l.MaxSessionExpiry > math.MaxUint32*time.Second {
+		faults = append(faults, fmt.Errorf("broker.limits.maxSessionExpiry: %s is not between 0s and 49710d", l.MaxSessionExpiry))
 	}
 	bound("broker.limits.maxSubscriberQueue", int64(l.MaxSubscriberQueue), 1, 10_000_000)
 	bound("broker.limits.maxSubscriberQueueBytes", l.MaxSubscriberQueueBytes, 1024, 1<<40)

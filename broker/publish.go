@@ -24,10 +24,12 @@ type topicEntry struct {
 // ordinary: delivered, not stored.
 func (e *topicEntry) ordinary() bool { return e.name.Place == uns.Ordinary && e.verdict.OK() }
 
-// item is one message of the batch, in order of receipt.
+// item is one message of the batch, or one step of a QoS 2 exchange, in order of receipt.
 type item struct {
-	entry       *topicEntry
-	at          int // index in batch.Messages; -1: an ordinary message
+	answer      byte        // packet type of the acknowledgement, 0 = none
+	code        byte        // of the answer to a step; of messages the verdict decides
+	entry       *topicEntry // nil: a step
+	at          int         // index in batch.Messages; -1: an ordinary message
 	id          uint16
 	hash        uint32 // of the frame, for QoS 1
 	qos         byte
@@ -37,7 +39,14 @@ type item struct {
 	payload     []byte
 	response    []byte
 	correlation []byte
+	// Of an ordinary message that sessions must get even when the box is killed.
+	match   *match
+	message *message
+	owed    []uint64
 }
+
+// answerTo is the packet that acknowledges a publish, by QoS.
+var answerTo = [...]byte{0, typePuback, typePubrec}
 
 // take adds a PUBLISH to the batch; code is 0 or why the connection ends.
 func (c *conn) take(flags byte, body []byte) (code byte) {
@@ -45,24 +54,31 @@ func (c *conn) take(flags byte, body []byte) (code byte) {
 	if code = p.parse(flags, body, c.version); code != 0 {
 		return code
 	}
-	if p.qos == 2 {
-		return codeQoSNotSupported
-	}
-	policy := c.session.principal.Policy()
+	policy := c.principal.Policy()
 	if policy == nil {
 		return codeNotAuthorized
 	}
 	hash := uint32(0)
-	if p.qos == 1 {
-		hash = c.b.frameHash(body)
+	switch p.qos {
+	case 1:
+		hash = frameHash(body)
 		if p.dup {
 			if !c.settle() { // what it repeats may be in this very batch
 				return codeUnspecified
 			}
-			if c.seenIDs.has(p.id, hash) {
-				c.items = append(c.items, item{at: -1, id: p.id, qos: 1, again: true})
+			if c.session.seen.has(p.id, hash) {
+				c.items = append(c.items, item{answer: typePuback, at: -1, id: p.id, qos: 1, again: true})
 				return 0
 			}
+		}
+	case 2:
+		again, code := c.exactlyOnce(p.id)
+		if code != 0 {
+			return code
+		}
+		if again {
+			c.items = append(c.items, item{answer: typePubrec, at: -1, id: p.id, qos: 2, again: true})
+			return 0
 		}
 	}
 	e, code := c.entry(p)
@@ -72,7 +88,10 @@ func (c *conn) take(flags byte, body []byte) (code byte) {
 	if e.policy != policy {
 		c.check(e, policy)
 	}
-	it := item{entry: e, at: -1, id: p.id, qos: p.qos, hash: hash}
+	it := item{entry: e, at: -1, id: p.id, qos: p.qos, hash: hash, answer: answerTo[p.qos]}
+	if p.qos == 2 {
+		c.exactly++
+	}
 	if e.ordinary() {
 		it.retain, it.properties, it.payload = p.retain, p.properties, p.payload
 	} else {
@@ -115,7 +134,7 @@ func (c *conn) meet(topic []byte) (e *topicEntry, code byte) {
 		return nil, codeMalformed
 	}
 	e = &topicEntry{topic: string(topic)}
-	e.name = c.b.o.Namespace.Parse(e.topic, c.session.principal.ID())
+	e.name = c.b.o.Namespace.Parse(e.topic, c.principal.ID())
 	if e.name.Place == uns.Ordinary && bytes.ContainsAny(topic, "+#") { // [MQTT-3.3.2-2]
 		return nil, codeProtocol
 	}
@@ -133,7 +152,7 @@ func (c *conn) check(e *topicEntry, policy *auth.Policy) {
 	switch n.Place {
 	case uns.Value:
 		switch {
-		case n.Workspace != c.session.principal.Workspace():
+		case n.Workspace != c.principal.Workspace():
 			refuse(uns.NotAuthorized, "the client belongs to another workspace than "+n.Workspace)
 		case !policy.MayPublish(auth.ScopeUNS, n.Path):
 			refuse(uns.NotAuthorized, "no grant to publish "+n.Path)
@@ -158,7 +177,8 @@ func (c *conn) settle() bool {
 	if len(c.items) == 0 {
 		return true
 	}
-	if len(c.batch.Messages) > 0 {
+	c.prepare()
+	if len(c.batch.Messages)+len(c.batch.Rows) > 0 {
 		c.pending.Store(c.at.UnixNano())
 		err := c.b.in.Accept(c.ctx, &c.batch)
 		c.pending.Store(0)
@@ -180,6 +200,36 @@ func (c *conn) settle() bool {
 	return true
 }
 
+// prepare adds the rows that must be in the commit of the batch.
+func (c *conn) prepare() {
+	durable := c.b.persistent.Load() != 0
+	kept := c.session.num != 0
+	if !durable && !kept {
+		return
+	}
+	remember := false
+	for i := range c.items {
+		it := &c.items[i]
+		switch {
+		case it.again || it.entry == nil:
+			continue
+		case it.at < 0:
+			c.prepareOrdinary(it)
+		}
+		switch it.qos {
+		case 1:
+			remember = true
+		case 2:
+			if kept {
+				c.batch.Rows = append(c.batch.Rows, uns.Row{Key: idKey(rowInbound, c.session.num, it.id), Value: []byte{1}})
+			}
+		}
+	}
+	if kept && remember {
+		c.batch.Rows = append(c.batch.Rows, c.seenRow())
+	}
+}
+
 // unsettled ends a connection whose batch could not be stored: no word about any of its messages.
 func (c *conn) unsettled(err error) {
 	c.reset()
@@ -188,7 +238,7 @@ func (c *conn) unsettled(err error) {
 		code = byte(k)
 	} else {
 		c.b.metrics.end(code)
-		c.b.log.Warn("values were not stored; the session ends without acknowledging them", "client", c.session.principal.ID(),
+		c.b.log.Warn("values were not stored; the session ends without acknowledging them", "client", c.principal.ID(),
 			"mqtt_id", c.session.id, "error", err)
 	}
 	c.end = errors.Join(errEnded, err)
@@ -199,26 +249,24 @@ func (c *conn) unsettled(err error) {
 func (c *conn) acknowledge() {
 	for i := range c.items {
 		it := &c.items[i]
-		switch {
-		case it.at < 0:
-			if it.again {
-				c.b.metrics.duplicates.Add(1)
-			}
-			if it.qos > 0 {
-				c.remember(it)
-				c.acks = appendAck(c.acks, it.id, codeSuccess, c.version)
-			}
-		default:
+		verdict := uns.Verdict{}
+		if it.at >= 0 {
 			m := &c.batch.Messages[it.at]
-			if it.entry.value == nil && m.Verdict.OK() {
+			if verdict = m.Verdict; it.entry.value == nil && verdict.OK() {
 				it.entry.value = m.Topic
 			}
-			if it.qos > 0 {
-				if m.Verdict.OK() {
-					c.remember(it)
-				}
-				c.acks = c.appendVerdictAck(c.acks, it.id, m.Verdict)
+		}
+		switch {
+		case it.answer == 0:
+		case it.entry == nil && !it.again: // a step
+			c.acks = appendAck(c.acks, it.answer, it.id, it.code, c.version)
+		default:
+			if it.again {
+				c.b.metrics.duplicates.Add(1)
+			} else {
+				c.remember(it, verdict.OK())
 			}
+			c.acks = c.appendVerdictAck(c.acks, it.answer, it.id, verdict)
 		}
 	}
 	if len(c.acks) > 0 {
@@ -228,9 +276,19 @@ func (c *conn) acknowledge() {
 }
 
 // remember notes a publish that is done, for the retransmission that may follow.
-func (c *conn) remember(it *item) {
-	if !it.again {
-		c.seenIDs.add(it.id, it.hash, c.b.o.Limits.ReceiveMaximum)
+func (c *conn) remember(it *item, stored bool) {
+	switch it.qos {
+	case 1:
+		if stored {
+			c.session.seen.add(it.id, it.hash, c.b.o.Limits.ReceiveMaximum)
+		}
+	case 2:
+		// A refusal on MQTT 5 ends the exchange; on 3.1.1 the client cannot know and goes on [MQTT-4.3.3-2].
+		if stored || c.version < 5 {
+			c.session.admit(it.id)
+		} else {
+			c.session.refuse(it.id)
+		}
 	}
 }
 
@@ -241,7 +299,7 @@ func (c *conn) announce() {
 	}
 	for i := range c.items {
 		it := &c.items[i]
-		if it.again {
+		if it.again || it.entry == nil {
 			continue
 		}
 		if it.at < 0 {
@@ -255,7 +313,7 @@ func (c *conn) announce() {
 // reset forgets the batch. Slices of the read buffer must not outlive it.
 func (c *conn) reset() {
 	clear(c.items)
-	c.items = c.items[:0]
+	c.items, c.exactly = c.items[:0], 0
 	c.batch.Reset()
 	if cap(c.items) > 4096 {
 		c.items = nil

@@ -252,7 +252,6 @@ func TestProtocolFaultsInPublish(t *testing.T) {
 		packet []byte
 		code   byte
 	}{
-		{"QoS 2", pub{topic: full("line1/a"), payload: "1", qos: 2, id: 2}.bytes(5), 0x9B},
 		{"QoS 3", pub{topic: full("line1/a"), payload: "1", qos: 3, id: 2}.bytes(5), 0x81},
 		{"DUP with QoS 0", pub{topic: full("line1/a"), payload: "1", dup: true}.bytes(5), 0x81},
 		{"packet id 0", pub{topic: full("line1/a"), payload: "1", qos: 1}.bytes(5), 0x82},
@@ -272,7 +271,6 @@ func TestProtocolFaultsInPublish(t *testing.T) {
 		{"empty body", frame(0x30), 0x81},
 		{"five length bytes", []byte{0x30, 0x80, 0x80, 0x80, 0x80, 1}, 0x81},
 		{"larger than allowed", []byte{0x30, 0xFF, 0xFF, 0xFF, 0x7F}, 0x95},
-		{"PUBREL", []byte{0x62, 2, 0, 1}, 0x82},
 		{"AUTH", []byte{0xF0, 0}, 0x82},
 		{"CONNACK", []byte{0x20, 2, 0, 0}, 0x82},
 		{"type 0", []byte{0x00, 0}, 0x82},
@@ -289,9 +287,6 @@ func TestProtocolFaultsInPublish(t *testing.T) {
 			c.disconnected(tc.code)
 		})
 	}
-	c := dial(t, x.Addr(), hello{id: "c", user: "line", version: 4})
-	c.pub(pub{topic: full("line1/a"), payload: "1", qos: 2, id: 2})
-	c.ended()
 }
 
 func TestAliasIsCheckedLikeItsTopic(t *testing.T) {

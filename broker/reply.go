@@ -22,12 +22,12 @@ func (c *conn) reply(it *item) {
 	r := &c.replies
 	if r.topic != string(it.response) {
 		*r = replyTopic{topic: string(it.response)}
-		r.name = c.b.o.Namespace.Parse(r.topic, c.session.principal.ID())
+		r.name = c.b.o.Namespace.Parse(r.topic, c.principal.ID())
 	}
-	if policy := c.session.principal.Policy(); r.policy != policy {
+	if policy := c.principal.Policy(); r.policy != policy {
 		r.policy = policy
 		inbox := r.name.Place == uns.Value && r.name.Client != "" // written by devices only
-		r.permitted = policy != nil && !inbox && mayReceive(c.session.principal, policy, &r.name, r.topic)
+		r.permitted = policy != nil && !inbox && mayReceive(c.principal, policy, &r.name, r.topic)
 	}
 	if !r.permitted {
 		c.session.drop(dropVerdictNotPermitted, 1)
@@ -38,15 +38,11 @@ func (c *conn) reply(it *item) {
 	}
 	var msg *message
 	for _, to := range r.match.receivers {
-		if !to.permitted(r.match) {
-			continue
-		}
-		if msg == nil {
+		policy, ok := to.permitted(r.match)
+		if msg == nil && ok {
 			msg = c.verdictMessage(it)
 		}
-		if d, ok := to.delivery(msg, replyQoS, false, nil); ok {
-			to.session.enqueue(d)
-		}
+		to.owe(msg, policy, ok, replyQoS, false, nil, 0)
 	}
 }
 

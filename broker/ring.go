@@ -20,15 +20,18 @@ func (r *ring) push(d delivery, limit int) {
 	}
 	r.slots[(r.head+r.n)%len(r.slots)] = d
 	r.n++
-	r.bytes += d.size()
+	r.bytes += d.weight
 }
 
 func (r *ring) front() *delivery { return &r.slots[r.head] }
 
+// at gives the i-th oldest.
+func (r *ring) at(i int) *delivery { return &r.slots[(r.head+i)%len(r.slots)] }
+
 // pop forgets the oldest. An emptied ring gives back what a burst made it grow to.
 func (r *ring) pop() {
 	d := &r.slots[r.head]
-	r.bytes -= d.size()
+	r.bytes -= d.weight
 	*d = delivery{}
 	r.head = (r.head + 1) % len(r.slots)
 	if r.n--; r.n == 0 && len(r.slots) > 1024 {

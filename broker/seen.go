@@ -1,6 +1,6 @@
 package broker
 
-import "hash/maphash"
+import "hash/crc32"
 
 // seenIDs remembers the publishes of a session by packet identifier, so that a retransmission (DUP, the same
 // identifier, the same bytes) is not stored a second time (contract section 4). The last Receive Maximum of them are
@@ -52,5 +52,7 @@ func (s *seenIDs) has(id uint16, hash uint32) bool {
 	return false
 }
 
-// frameHash is over topic, identifier, properties and payload.
-func (b *Broker) frameHash(body []byte) uint32 { return uint32(maphash.Bytes(b.seed, body)) }
+// frameHash is over topic, identifier, properties and payload. It must be the same after a restart.
+func frameHash(body []byte) uint32 { return crc32.Checksum(body, castagnoli) }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)

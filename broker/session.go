@@ -1,32 +1,57 @@
 package broker
 
 import (
+	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"millrace/auth"
+	"millrace/uns"
 )
 
-// session is one signed-in client identifier: its subscriptions and what is owed to it. For now it lives as long as
-// its connection.
+// session is what the box keeps for one client identifier: its subscriptions, what is owed to it, and the identifiers
+// of QoS 2. With a session expiry it outlives its connection, and its rows outlive the process.
 //
-// mu is held neither across a socket write nor while another session's mu is taken.
+// mu is held neither across a socket write nor a store call, nor while another session's mu is taken.
 type session struct {
-	b         *Broker
-	id        string // the MQTT client identifier
-	principal *auth.Principal
-	version   byte
-	window    int    // deliveries that may be unacknowledged
-	maxPacket uint32 // what the client takes, 0 = anything
+	b     *Broker
+	id    string // the MQTT client identifier
+	owner string // the API client it belongs to
+	num   uint32 // of the incarnation, for its rows; 0: it ends with its connection
+	who   atomic.Pointer[auth.Principal]
 
 	mu            sync.Mutex
-	conn          *conn // nil: ended
+	conn          *conn // nil: offline, or ended
+	over          bool  // ended for ever
+	version       byte
+	window        int    // deliveries that may be unacknowledged
+	maxPacket     uint32 // what the client takes, 0 = anything
+	expiry        uint32 // seconds it outlives its connection
+	ended         time.Time
 	subscriptions map[string]*subscription
 	hold          bool // a SUBACK is to be written first
 	queue         ring
-	open          map[uint16]struct{} // packet identifiers that were sent and not acknowledged
+	flights       []flight // sent and not done, in order
+	open          map[uint16]struct{}
+	resend        int // flights[resend:] are to be sent again on this connection
 	lastID        uint16
+	inbound       map[uint16]struct{} // QoS 2 publishes that were stored and not released
 
+	// Of the connection's reader alone.
+	seen seenIDs
+	turn uint64 // of rows that remember publishes
+
+	remembered [][]byte // rows of publishes, while the session is brought back
+
+	dirty     bool      // noted for the janitor
+	told      bool      // the row says that the session is offline
+	forgotten [][]byte  // rows to delete
+	durable   []uns.Row // rows that must be committed before what was filled is sent
+
+	lastN    atomic.Uint64 // of queue rows
 	dropped  dropCounts
 	lastLost atomic.Int64 // ns, when a full queue last lost a message; 0 = never
 }
@@ -35,21 +60,34 @@ type session struct {
 const (
 	defaultWindow = 100
 	maxWindow     = 1000
+	loadPortion   = 256 // payloads read back at once
 )
+
+// principal is who the session acts for.
+func (s *session) principal() *auth.Principal { return s.who.Load() }
 
 // enqueue owes the session a message. It never blocks: a full queue drops its oldest.
 func (s *session) enqueue(d delivery) {
 	l := &s.b.o.Limits
+	d.weight = d.message.size()
 	s.mu.Lock()
 	c := s.conn
-	if c == nil {
+	if s.over || c == nil && (s.num == 0 || d.qos == 0) {
+		s.settle(&d)
 		s.mu.Unlock()
+		if !s.over {
+			s.drop(dropOffline, 1)
+		}
 		return
 	}
 	lost := 0
-	for s.queue.n > 0 && (s.queue.n >= l.MaxSubscriberQueue || s.queue.bytes+d.size() > l.MaxSubscriberQueueBytes) {
+	for s.queue.n > 0 && (s.queue.n >= l.MaxSubscriberQueue || s.queue.bytes+d.weight > l.MaxSubscriberQueueBytes) {
+		s.settle(s.queue.front())
 		s.queue.pop()
 		lost++
+	}
+	if c == nil {
+		d.spill()
 	}
 	s.queue.push(d, l.MaxSubscriberQueue)
 	first := s.queue.n == 1
@@ -57,32 +95,51 @@ func (s *session) enqueue(d delivery) {
 	if lost > 0 {
 		s.drop(dropQueueFull, lost)
 	}
-	if first {
+	if first && c != nil {
 		c.out.wakeLive()
 	}
 }
 
-// fill appends what may be sent now to buf, in order, up to limit bytes; more says that the limit ended it.
+// fill appends what may be sent now to buf, in order, up to limit bytes; more says that it is to be called again. What
+// it leaves in s.durable must be committed before buf is written.
 func (s *session) fill(buf []byte, limit int) (filled []byte, messages int, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hold || s.queue.n == 0 {
-		return buf, 0, false
-	}
 	now := s.b.now().Unix()
+	for ; s.resend < len(s.flights); s.resend++ { // [MQTT-4.4.0-1] [MQTT-4.6.0-1]
+		if len(buf) >= limit {
+			return buf, messages, true
+		}
+		f := &s.flights[s.resend]
+		if f.received {
+			buf = append(buf, typePubrel<<4|2, 2, byte(f.id>>8), byte(f.id))
+			continue
+		}
+		at := len(buf)
+		buf = appendPublish(buf, &f.delivery, s.version, f.id, now)
+		buf[at] |= 8 // DUP [MQTT-3.3.1-1]
+		messages++
+	}
+	if s.hold || s.queue.n == 0 {
+		return buf, messages, false
+	}
+	policy := s.principal().Policy()
 	for s.queue.n > 0 {
 		if len(buf) >= limit {
 			return buf, messages, true
 		}
 		d := s.queue.front()
-		if d.expires > 0 && d.expires <= now { // [MQTT-3.3.2-5]
-			s.drop(dropExpired, 1)
-			s.queue.pop()
+		if d.message == nil {
+			return buf, messages, true // load reads it back
+		}
+		why, ok := s.deliverable(d, policy, now)
+		if !ok {
+			s.dropFront(why)
 			continue
 		}
 		var id uint16
 		if d.qos > 0 {
-			if len(s.open) >= s.window {
+			if len(s.flights) >= s.window {
 				break
 			}
 			id = s.nextID()
@@ -91,15 +148,11 @@ func (s *session) fill(buf []byte, limit int) (filled []byte, messages int, more
 		buf = appendPublish(buf, d, s.version, id, now)
 		if s.maxPacket > 0 && len(buf)-at > int(s.maxPacket) { // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
 			buf = buf[:at]
-			s.drop(dropTooLarge, 1)
-			s.queue.pop()
+			s.dropFront(dropTooLarge)
 			continue
 		}
 		if d.qos > 0 {
-			if s.open == nil {
-				s.open = map[uint16]struct{}{}
-			}
-			s.open[id] = struct{}{}
+			s.launch(d, id)
 		}
 		messages++
 		s.queue.pop()
@@ -107,38 +160,50 @@ func (s *session) fill(buf []byte, limit int) (filled []byte, messages int, more
 	return buf, messages, false
 }
 
-// nextID finds a packet identifier that is not in use; the window is far smaller than there are identifiers.
-func (s *session) nextID() uint16 {
-	for {
-		if s.lastID++; s.lastID == 0 {
-			continue
-		}
-		if _, used := s.open[s.lastID]; !used {
-			return s.lastID
+// launch notes a message as sent. The lock is held.
+func (s *session) launch(d *delivery, id uint16) {
+	if s.open == nil {
+		s.open = map[uint16]struct{}{}
+	}
+	s.open[id] = struct{}{}
+	f := flight{delivery: *d, id: id}
+	if d.n != 0 {
+		if d.qos == 2 { // sent again under another identifier after a crash it would be received twice
+			f.marked = true
+			s.durable = append(s.durable, f.row(s.num))
+		} else {
+			s.touch()
 		}
 	}
+	s.flights = append(s.flights, f)
+	s.resend = len(s.flights)
 }
 
-// acked takes a PUBACK; wake says that it opened the window for something. An identifier that is not open is ignored
-// and opens nothing.
-func (s *session) acked(id uint16) (wake bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.open[id]; !ok {
-		return false
+// deliverable holds a message against its expiry and the rules in force now. The lock is held.
+func (s *session) deliverable(d *delivery, policy *auth.Policy, now int64) (why dropReason, ok bool) {
+	switch {
+	case d.lost:
+		return dropLost, false
+	case d.expires > 0 && d.expires <= now: // [MQTT-3.3.2-5]
+		return dropExpired, false
+	case d.policy == policy && policy != nil:
+		return 0, true
+	case policy == nil:
+		return dropNotPermitted, false
 	}
-	full := len(s.open) >= s.window
-	delete(s.open, id)
-	return full && s.queue.n > 0
+	name := s.b.o.Namespace.Parse(d.topic, s.owner)
+	if !mayReceive(s.principal(), policy, &name, d.topic) {
+		return dropNotPermitted, false
+	}
+	d.policy = policy
+	return 0, true
 }
 
-// owed is how many messages wait, how many are on their way, and by how many filters they came.
-type owed struct{ queued, inflight, subscriptions int }
-
-func (s *session) owed() owed {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return owed{s.queue.n, len(s.open), len(s.subscriptions)}
+// dropFront lets go of the oldest message. The lock is held.
+func (s *session) dropFront(why dropReason) {
+	s.drop(why, 1)
+	s.settle(s.queue.front())
+	s.queue.pop()
 }
 
 // holdBack stops deliveries until release, so that none overtakes the SUBACK.
@@ -154,15 +219,149 @@ func (s *session) release() {
 	s.mu.Unlock()
 }
 
-// end lets go of the connection and of what was owed. Cached matches may still point here for a while.
+// owed is how many messages wait, how many are on their way, and by how many filters they came.
+type owed struct{ queued, inflight, subscriptions int }
+
+func (s *session) owed() owed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return owed{s.queue.n, len(s.flights), len(s.subscriptions)}
+}
+
+// filters lists the subscriptions.
+func (s *session) filters() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.subscriptions))
+}
+
+// outlives says whether the session goes on without its connection.
+func (s *session) outlives() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.num != 0 && s.expiry > 0
+}
+
+// expireAfter changes how long the session outlives its connection. One that would have ended with it cannot be made to
+// stay [MQTT-3.14.2-2].
+func (s *session) expireAfter(seconds, most uint32) (code byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.expiry == 0 && seconds != 0 {
+		return codeProtocol
+	}
+	s.expiry = min(seconds, most)
+	s.told = false
+	s.touch()
+	return 0
+}
+
+// attach gives the session a connection.
+func (s *session) attach(c *conn, p *auth.Principal, window int, expiry uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.who.Store(p)
+	s.conn, s.version, s.window, s.maxPacket = c, c.version, window, c.maxPacket
+	changed := s.expiry != expiry || s.told
+	s.expiry, s.told, s.hold, s.resend = expiry, false, false, 0
+	if changed {
+		s.touch()
+	}
+	policy := p.Policy()
+	for i := 0; i < len(s.flights); { // grants may have changed meanwhile
+		f := &s.flights[i]
+		if !f.received {
+			if why, ok := s.deliverable(&f.delivery, policy, 0); !ok {
+				s.drop(why, 1)
+				s.land(i)
+				continue
+			}
+		}
+		i++
+	}
+}
+
+// detach takes the connection away and keeps the rest. Payloads that are in rows leave the memory.
+func (s *session) detach(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conn, s.ended, s.hold = nil, now, false
+	for i := range s.queue.n {
+		s.queue.at(i).spill()
+	}
+	s.touch()
+}
+
+// end lets go of everything. Cached matches may still point here for a while.
 func (s *session) end() (subscriptions map[string]*subscription) {
 	s.mu.Lock()
-	lost := s.queue.n
+	lost := s.queue.n + len(s.flights)
 	subscriptions = s.subscriptions
-	s.conn, s.subscriptions, s.queue, s.open = nil, nil, ring{}, nil
+	s.over, s.conn, s.subscriptions, s.queue, s.flights, s.open, s.inbound = true, nil, nil, ring{}, nil, nil, nil
+	s.resend, s.forgotten, s.durable = 0, nil, nil
 	s.mu.Unlock()
 	if lost > 0 {
 		s.drop(dropSessionEnded, lost)
 	}
 	return subscriptions
+}
+
+// commit makes durable what must be before the messages that fill gave are sent.
+func (s *session) commit(ctx context.Context) error {
+	s.mu.Lock()
+	rows := s.durable
+	s.durable = nil
+	s.mu.Unlock()
+	if len(rows) == 0 {
+		return nil
+	}
+	return s.b.rows.Append(ctx, nil, rows)
+}
+
+// load reads back the payloads of the next messages, where they were left to their rows. It is called by the writer,
+// before fill.
+func (s *session) load() error {
+	s.mu.Lock()
+	var wanted map[uint64]*delivery
+	if s.conn != nil && s.queue.n > 0 && s.queue.front().message == nil {
+		wanted = map[uint64]*delivery{}
+		for i := range min(s.queue.n, loadPortion) {
+			if d := s.queue.at(i); d.message == nil {
+				wanted[d.n] = nil
+			}
+		}
+	}
+	s.mu.Unlock()
+	if wanted == nil {
+		return nil
+	}
+	left := len(wanted)
+	err := s.b.rows.Rows(rowKey(rowQueued, s.num), func(key, value []byte) bool {
+		n := queuedN(key)
+		if _, ok := wanted[n]; ok {
+			if d, ok := parseQueued(value); ok {
+				wanted[n] = &d
+			}
+			left--
+		}
+		return left > 0
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.queue.n {
+		d := s.queue.at(i)
+		got, ok := wanted[d.n]
+		if !ok || d.message != nil {
+			continue
+		}
+		if got == nil {
+			d.message, d.lost = &message{}, true
+			continue
+		}
+		d.message, d.ids, d.qos, d.retain, d.policy = got.message, got.ids, got.qos, got.retain, nil
+	}
+	return nil
 }

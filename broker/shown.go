@@ -52,18 +52,18 @@ func (s *session) show() (shown Session, ok bool) {
 	l := &s.b.o.Limits
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.conn
-	if c == nil {
-		return shown, false
+	shown = Session{MQTTID: s.id, Client: s.owner, Since: s.ended, Expiry: time.Duration(s.expiry) * time.Second, Subscriptions: len(s.subscriptions),
+		Queued: s.queue.n, QueuedBytes: s.queue.bytes, Inflight: len(s.flights)}
+	if c := s.conn; c != nil {
+		shown.Connected, shown.Remote, shown.Door, shown.Version = true, c.raw.RemoteAddr().String(), doorNames[c.door.kind], int(s.version)
+		shown.Since, shown.KeepAlive = c.since, time.Duration(c.keepAlive.Load())*2/3
+		shown.Received, shown.Sent = c.received.Load(), c.sent.Load()
 	}
-	shown = Session{MQTTID: s.id, Client: s.principal.ID(), Connected: true, Remote: c.raw.RemoteAddr().String(), Door: doorNames[c.door.kind],
-		Version: int(s.version), Since: c.since, KeepAlive: time.Duration(c.keepAlive.Load()) * 2 / 3, Subscriptions: len(s.subscriptions),
-		Received: c.received.Load(), Sent: c.sent.Load(), Queued: s.queue.n, QueuedBytes: s.queue.bytes, Inflight: len(s.open)}
 	shown.Dropped, shown.DroppedBy = s.dropped.shown()
 	lost := s.lastLost.Load()
 	shown.Slow = lost != 0 && s.b.now().UnixNano()-lost < int64(slowFor) ||
 		s.queue.n > l.MaxSubscriberQueue/2 || s.queue.bytes > l.MaxSubscriberQueueBytes/2
-	return shown, true
+	return shown, !s.over
 }
 
 // dropCounts counts what was not delivered, by reason.
@@ -84,7 +84,7 @@ func (d *dropCounts) shown() (sum uint64, by map[string]uint64) {
 func (s *session) drop(why dropReason, n int) {
 	s.dropped[why].Add(uint64(n))
 	s.b.metrics.dropped[why].Add(uint64(n))
-	client := s.principal.ID()
+	client := s.owner
 	s.b.drops.of(client)[why].Add(uint64(n))
 	if why != dropQueueFull {
 		return

@@ -92,6 +92,19 @@ func (m *memory) put(key, value []byte) {
 	m.rows[string(key)] = value
 }
 
+// killed is what a kill -9 at this moment leaves.
+func (m *memory) killed() *memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &memory{series: m.series, seq: m.seq, samples: slices.Clone(m.samples), rows: maps.Clone(m.rows)}
+}
+
+// count is how many rows of a kind there are.
+func (m *memory) count(prefix string) (n int) {
+	_ = m.Rows([]byte(prefix), func(_, _ []byte) bool { n++; return true })
+	return n
+}
+
 func (m *memory) Rows(prefix []byte, fn func(key, value []byte) bool) error {
 	m.mu.Lock()
 	rows := maps.Clone(m.rows)
@@ -159,6 +172,7 @@ type box struct {
 }
 
 type setting struct {
+	store  *memory // nil: an empty one
 	broker func(*broker.Options)
 	uns    func(*uns.Options)
 	accept func(ctx context.Context, b *uns.Batch, real func() error) error
@@ -167,7 +181,10 @@ type setting struct {
 // open starts a box with three clients: dev may do everything, line only line1/# and ordinary plain/#, sub listens to all.
 func open(t testing.TB, s setting) *box {
 	t.Helper()
-	x := &box{t: t, store: &memory{}, reg: prometheus.NewRegistry(), clock: &clock{}}
+	if s.store == nil {
+		s.store = &memory{}
+	}
+	x := &box{t: t, store: s.store, reg: prometheus.NewRegistry(), clock: &clock{}}
 
 	uo := uns.DefaultOptions()
 	uo.Now = x.clock.now

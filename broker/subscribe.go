@@ -31,7 +31,7 @@ func (c *conn) refuseFilter(filter string) (code byte) {
 	if !known && n+len(c.refusals) >= maxSubscriptions {
 		return codeQuota
 	}
-	if policy := s.principal.Policy(); policy == nil || !mayListen(s.principal, policy, c.b.o.Namespace.Root(), filter) {
+	if policy := s.principal().Policy(); policy == nil || !mayListen(s.principal(), policy, c.b.o.Namespace.Root(), filter) {
 		return codeNotAuthorized
 	}
 	return 0
@@ -72,25 +72,56 @@ func pathFilter(first, rest, root, workspace string) (path string, ok bool) {
 	return path, path != ""
 }
 
-// subscribe puts a subscription in force, in place of an earlier one of the same filter [MQTT-3.8.4-3].
-func (c *conn) subscribe(sub *subscription) {
+// keep puts subscriptions in force, each in place of an earlier one of the same filter [MQTT-3.8.4-3]. Those of a session
+// that outlives its connection are durable first; false: they could not be written, and none is in force.
+func (c *conn) keep(subs []*subscription) bool {
 	s := c.session
+	if s.num != 0 && len(subs) > 0 {
+		rows := make([]uns.Row, 0, len(subs))
+		for _, sub := range subs {
+			rows = append(rows, jsonRow(filterKey(s.num, sub.filter), filterRow{sub.qos, sub.noLocal, sub.retainAsPublished, sub.id}))
+		}
+		if err := c.b.rows.Append(c.ctx, nil, rows); err != nil {
+			c.b.log.Warn("subscriptions could not be kept; the client is told so", "client", s.owner, "mqtt_id", s.id, "error", err)
+			return false
+		}
+	}
 	s.mu.Lock()
-	s.subscriptions[sub.filter] = sub
+	for _, sub := range subs {
+		if s.subscriptions != nil {
+			s.subscriptions[sub.filter] = sub
+		}
+	}
 	s.mu.Unlock()
-	c.b.index.add(sub)
+	for _, sub := range subs {
+		c.b.index.add(sub)
+	}
+	return true
 }
 
-// unsubscribe ends a subscription; false: there was none.
-func (c *conn) unsubscribe(filter string) bool {
+// unsubscribe ends subscriptions and leaves the code of each in refusals.
+func (c *conn) unsubscribe(filters []string) {
 	s := c.session
+	var subs []*subscription
+	var rows []uns.Row
+	c.refusals = c.refusals[:0]
 	s.mu.Lock()
-	sub := s.subscriptions[filter]
-	delete(s.subscriptions, filter)
-	s.mu.Unlock()
-	if sub == nil {
-		return false
+	for _, filter := range filters {
+		sub, code := s.subscriptions[filter], byte(codeNoSubscription)
+		if sub != nil {
+			delete(s.subscriptions, filter)
+			subs = append(subs, sub)
+			rows = append(rows, uns.Row{Key: filterKey(s.num, filter)})
+			code = codeSuccess
+		}
+		c.refusals = append(c.refusals, code)
 	}
-	c.b.index.remove(sub)
-	return true
+	s.mu.Unlock()
+	c.b.index.remove(subs...)
+	if s.num == 0 || len(rows) == 0 {
+		return
+	}
+	if err := c.b.rows.Append(c.ctx, nil, rows); err != nil {
+		c.b.log.Warn("subscriptions could not be taken back for good; a crash would bring them back", "client", s.owner, "mqtt_id", s.id, "error", err)
+	}
 }

@@ -241,11 +241,14 @@ func (w *writer) flush() {
 		w.mu.Unlock()
 
 		messages, more := 0, false
-		if !last && w.c.live.Load() { // live says that session and version are set
-			buf, messages, more = w.c.session.fill(buf, maxFlush)
-		}
 		var err error
-		if len(buf) > 0 && !w.broken {
+		if !last && w.c.live.Load() { // live says that session and version are set
+			if err = w.c.session.load(); err == nil {
+				buf, messages, more = w.c.session.fill(buf, maxFlush)
+				err = w.c.session.commit(w.c.ctx)
+			}
+		}
+		if len(buf) > 0 && !w.broken && err == nil {
 			var n int
 			n, err = w.c.raw.Write(buf)
 			w.c.counters.bytesOut.Add(uint64(n))

@@ -18,6 +18,7 @@ var keyWhy = []struct{ path, why string }{
 	{"broker.limits.connectTimeout", "a socket that has not sent a whole CONNECT by then is closed"},
 	{"broker.limits.maxSubscriberQueue", "messages waiting for one subscriber; full: the oldest is dropped and counted"},
 	{"broker.limits.maxSubscriberQueueBytes", "the same bound in bytes of payload"},
+	{"broker.limits.maxSessionExpiry", "how long a session outlives its connection at most; announced when a client asks for more"},
 	{"broker.limits.connectRatePerSec", "connections a second each listener takes, burst of one second; above: 0x9F, or closed; 0 = any"},
 	{"broker.limits.flappingLimit", "take-overs and protocol errors of one client identifier that ban it for a minute (0x8A); 0/min = never"},
 	{"broker.limits.signInFailures", "failed sign-ins from one address as one client that ban the pair for a minute (0x8A); 0/min = never"},
@@ -45,7 +46,6 @@ var keyWhy = []struct{ path, why string }{
 // keyLater are keys of the reference configuration whose parts this version does not have. They are refused
 // by name, so that nobody believes a setting that does nothing.
 var keyLater = []struct{ prefix, with string }{
-	{"broker.limits.maxSessionExpiry", "persistent sessions"},
 	{"broker.profile", "the conformance profile"},
 	{"pipeline.", "pipelines"},
 	{"auth.token.", "access tokens"},

@@ -1,0 +1,153 @@
+package broker
+
+import (
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"millrace/uns"
+)
+
+// janitorEvery is how long settled rows may wait to be deleted. A kill before that delivers those messages again.
+const janitorEvery = 100 * time.Millisecond
+
+// maxSweep bounds the rows of one commit of the janitor.
+const maxSweep = 4096
+
+// janitor writes what sessions have to keep and need not wait for: rows of settled messages go, flights and the end of
+// a connection are noted; and it ends sessions whose time has come. One goroutine, owned by Serve.
+type janitor struct {
+	mu    sync.Mutex
+	dirty []*session
+}
+
+func (j *janitor) note(s *session) {
+	j.mu.Lock()
+	j.dirty = append(j.dirty, s)
+	j.mu.Unlock()
+}
+
+func (j *janitor) take() (dirty []*session) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	dirty, j.dirty = j.dirty, nil
+	return dirty
+}
+
+// sweepLoop runs until stop, and once more then.
+func (b *Broker) sweepLoop(stop <-chan struct{}) {
+	t := time.NewTicker(janitorEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-stop:
+			b.sweep()
+			return
+		case <-t.C:
+			b.expire(b.now())
+			b.sweep()
+		}
+	}
+}
+
+// sweep commits what the sessions noted. What cannot be written now is noted again.
+func (b *Broker) sweep() {
+	dirty := b.janitor.take()
+	var rows []uns.Row
+	for i, s := range dirty {
+		if rows = s.sweep(rows); len(rows) >= maxSweep || i == len(dirty)-1 {
+			if len(rows) == 0 {
+				continue
+			}
+			if err := b.rows.Append(b.ctx, nil, rows); err != nil {
+				b.log.Warn("rows of sessions could not be written; after a crash some messages are delivered again", "error", err)
+			}
+			rows = rows[:0]
+		}
+	}
+}
+
+// sweep appends the rows that describe what changed.
+func (s *session) sweep(rows []uns.Row) []uns.Row {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dirty = false
+	for _, key := range s.forgotten {
+		rows = append(rows, uns.Row{Key: key})
+	}
+	s.forgotten = nil
+	if s.over {
+		return rows
+	}
+	for i := range s.flights {
+		if f := &s.flights[i]; f.n != 0 && !f.marked {
+			f.marked = true
+			rows = append(rows, f.row(s.num))
+		}
+	}
+	if offline := s.conn == nil; offline != s.told {
+		s.told = offline
+		rows = append(rows, s.rowLocked())
+	}
+	return rows
+}
+
+func (s *session) rowLocked() uns.Row {
+	r := sessionRow{ID: s.id, Owner: s.owner, Expiry: s.expiry}
+	if s.conn == nil {
+		r.Ended = s.ended.Unix()
+	}
+	return jsonRow(rowKey(rowSession, s.num), r)
+}
+
+func (f *flight) row(num uint32) uns.Row {
+	state := byte(0)
+	if f.received {
+		state = 1
+	}
+	return uns.Row{Key: idKey(rowFlight, num, f.id), Value: append(binary.BigEndian.AppendUint64(nil, f.n), state)}
+}
+
+// forget has the row of a message deleted that is not owed after all.
+func (s *session) forget(n uint64) {
+	s.mu.Lock()
+	s.settle(&delivery{n: n})
+	s.mu.Unlock()
+}
+
+// expire ends the sessions whose time without a connection is over, and those whose client is gone.
+func (b *Broker) expire(now time.Time) {
+	if b.persistent.Load() == 0 {
+		return
+	}
+	for _, s := range b.everySession() {
+		s.mu.Lock()
+		over := s.conn == nil && !s.over && s.num != 0 && (!now.Before(s.ended.Add(time.Duration(s.expiry)*time.Second)) || s.principal().Policy() == nil && !b.known(s))
+		s.mu.Unlock()
+		if over {
+			b.endOffline(s)
+		}
+	}
+}
+
+// known says whether the API client of an offline session still may sign in; with another secret it is another
+// principal, and the session waits for it.
+func (b *Broker) known(s *session) bool {
+	_, ok := b.users.Certified(s.owner)
+	return ok
+}
+
+// endOffline ends a session that has no connection, unless one is just being given to it.
+func (b *Broker) endOffline(s *session) {
+	k, ok := b.claimIdle(s.id, s.owner)
+	if !ok {
+		return
+	}
+	defer b.releaseClaim(k)
+	s.mu.Lock()
+	idle := s.conn == nil && !s.over
+	s.mu.Unlock()
+	if idle {
+		b.endSession(s)
+	}
+}
