@@ -12,21 +12,23 @@ import (
 // else does, or a flusher, which exists only while there is something to send. Nobody waits for another connection's
 // socket; only the reader waits, for its own.
 type writer struct {
-	c        *conn
-	mu       sync.Mutex // a leaf: nothing else is locked under it
-	room     *sync.Cond // signalled when pend was taken or the writer closes
-	pend     []byte     // to be written next
-	spare    []byte
-	flushing bool // somebody writes
-	due      bool // look again for deliveries before stopping
-	greeted  bool // the client may have its CONNACK: only from then on may it get a DISCONNECT
-	closing  bool // nothing may be appended any more
-	linger   bool // the last packet says why: half-close and drain, a reset would eat it
-	broken   bool
-	armed    bool // the timer will start a flusher
-	timer    *time.Timer
-	lastLive time.Time
-	closed   chan struct{} // the socket is closed
+	c     *conn
+	mu    sync.Mutex // a leaf: nothing else is locked under it
+	room  *sync.Cond // signalled when pend was taken or the writer closes
+	pend  []byte     // to be written next
+	spare []byte
+	// deliveries are the flusher's; they follow pend.
+	deliveries []byte
+	flushing   bool // somebody writes
+	due        bool // look again for deliveries before stopping
+	greeted    bool // the client may have its CONNACK: only from then on may it get a DISCONNECT
+	closing    bool // nothing may be appended any more
+	linger     bool // the last packet says why: half-close and drain, a reset would eat it
+	broken     bool
+	armed      bool // the timer will start a flusher
+	timer      *time.Timer
+	lastLive   time.Time
+	closed     chan struct{} // the socket is closed
 }
 
 const (
@@ -233,20 +235,33 @@ func (w *writer) isClosed() bool {
 func (w *writer) flush() {
 	w.mu.Lock()
 	for {
-		buf := w.pend
-		w.pend, w.spare = w.spare[:0], nil
 		w.due = false
 		last := w.closing
-		w.room.Broadcast()
 		w.mu.Unlock()
 
 		messages, more := 0, false
 		var err error
 		if !last && w.c.live.Load() { // live says that session and version are set
 			if err = w.c.session.load(); err == nil {
-				buf, messages, more = w.c.session.fill(buf, maxFlush)
+				w.deliveries, messages, more = w.c.session.fill(w.deliveries[:0], maxFlush)
 				err = w.c.session.commit(w.c.ctx)
 			}
+		}
+
+		// The answers are taken after the deliveries and written before them: what made a delivery possible, such as
+		// the SUBACK, is then among them.
+		w.mu.Lock()
+		buf := w.pend
+		w.pend, w.spare = w.spare[:0], nil
+		last = w.closing
+		w.room.Broadcast()
+		w.mu.Unlock()
+		if !last {
+			buf = append(buf, w.deliveries...)
+		}
+		w.deliveries = w.deliveries[:0]
+		if cap(w.deliveries) > keptBuffer {
+			w.deliveries = nil
 		}
 		if len(buf) > 0 && !w.broken && err == nil {
 			var n int
