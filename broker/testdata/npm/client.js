@@ -1,0 +1,56 @@
+// An MQTT client of others, driven by TestNodeClient: node client.js URL VERSION. It prints what it receives, one JSON
+// object a line, and ends by itself.
+'use strict'
+const mqtt = require('mqtt')
+const [url, version, secret, root, retained, wills] = process.argv.slice(2)
+
+const say = (what) => console.log(JSON.stringify(what))
+const connect = (clientId, more) => mqtt.connectAsync(url, {
+  clientId, username: 'dev', password: secret, protocolVersion: Number(version), reconnectPeriod: 0, connectTimeout: 10000, ...more
+})
+
+async function main () {
+  const listener = await connect('listener')
+  const waiting = []
+  const come = []
+  listener.on('message', (topic, payload, packet) => {
+    const m = { topic, payload: payload.toString(), qos: packet.qos, retain: packet.retain }
+    const next = waiting.shift()
+    if (next) next(m); else come.push(m)
+  })
+  const message = () => come.length ? Promise.resolve(come.shift()) : new Promise((resolve) => waiting.push(resolve))
+
+  const granted = await listener.subscribeAsync([root + 'line1/#', 'plain/#'], { qos: 1 })
+  say({ granted: granted.map((g) => g.qos) })
+
+  const publisher = await connect('publisher')
+  for (let i = 0; i < 20; i++) {
+    await publisher.publishAsync(root + 'line1/js', JSON.stringify({ value: i }), { qos: i % 2 })
+    say(await message())
+  }
+  await publisher.publishAsync('plain/large', 'x'.repeat(200000), { qos: 1 })
+  say({ large: (await message()).payload.length })
+
+  const open = [publisher, listener]
+  if (retained === 'true') {
+    await publisher.publishAsync('plain/kept', 'kept', { qos: 1, retain: true })
+    say(await message())
+    const late = await connect('late')
+    const kept = new Promise((resolve) => late.once('message', (topic, payload, packet) => resolve({ topic, payload: payload.toString(), qos: packet.qos, retain: packet.retain })))
+    await late.subscribeAsync('plain/kept', { qos: 1 })
+    say(await kept)
+    open.push(late)
+  }
+
+  if (wills === 'true') {
+    const dying = await connect('dying', { will: { topic: 'plain/will', payload: Buffer.from('gone'), qos: 1, retain: false } })
+    dying.on('error', () => {})
+    dying.stream.destroy()
+    say(await message())
+  }
+
+  for (const c of open) await c.endAsync()
+  say({ end: true })
+}
+
+main().then(() => process.exit(0), (err) => { console.error(err); process.exit(1) })
