@@ -76,7 +76,7 @@ func (c *conn) exchange(typ, flags byte, body []byte) (code byte) {
 		if !known {
 			it.code = codeNoPacketID
 		}
-		if row.Key != nil {
+		if it.fresh = row.Key != nil; it.fresh {
 			c.batch.Rows = append(c.batch.Rows, row)
 		}
 		c.items = append(c.items, it)
@@ -117,15 +117,26 @@ func (s *session) unadmit(id uint16) (known bool) {
 	return known
 }
 
-// refuse has the row deleted of a publish that was refused, which went into the commit before its verdict was known.
-func (s *session) refuse(id uint16) {
-	if s.num == 0 {
-		return
+// inboundRow remembers a QoS 2 publish in its commit: 1, or 0 when it is refused there and the identifier is free again.
+func (c *conn) inboundRow(it item) uns.Row {
+	return uns.Row{Key: idKey(rowInbound, c.session.num, it.id), Late: func(dst []byte) []byte {
+		if it.at >= 0 && c.version == 5 && !c.batch.Messages[it.at].Verdict.OK() {
+			return append(dst, 0)
+		}
+		return append(dst, 1)
+	}}
+}
+
+// undo puts the identifiers back as they were before a batch that could not be stored: nothing of it was answered.
+func (c *conn) undo() {
+	for i := range c.items {
+		switch it := &c.items[i]; {
+		case it.answer == typePubcomp && it.code == codeSuccess:
+			c.session.admit(it.id)
+		case it.answer == typePubrel && it.fresh:
+			c.session.unreceived(it.id)
+		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.forgotten = append(s.forgotten, idKey(rowInbound, s.num, id))
-	s.touch()
 }
 
 // seenRow remembers the QoS 1 publishes of the batch that are stored, in their commit, so that a retransmission after a

@@ -41,7 +41,7 @@ func (s *session) land(i int) (wake bool) {
 	if i < s.resend {
 		s.resend--
 	}
-	return full && s.queue.n > 0
+	return full && (s.queue.n > 0 || s.resend < len(s.flights))
 }
 
 // acked takes a PUBACK; wake says that it opened the window for something. An identifier that is not open is ignored
@@ -76,6 +76,15 @@ func (s *session) received(id uint16, code byte) (known, wake bool, row uns.Row)
 		}
 	}
 	return true, false, row
+}
+
+// unreceived takes back a PUBREC whose row could not be written: its PUBREL was not sent.
+func (s *session) unreceived(id uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := s.find(id); i >= 0 {
+		s.flights[i].received = false
+	}
 }
 
 // completed takes a PUBCOMP.

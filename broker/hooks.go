@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math"
 	"time"
@@ -55,6 +56,7 @@ var (
 	refusedBusy     = packets.ErrServerBusy
 	refusedClientID = packets.Code{Code: codeClientID, Reason: "the client identifier is in use by another API client; choose another one"}
 	refusedWill     = packets.Code{Code: codeUnable, Reason: "wills come with the next version; connect without one"}
+	refusedSessions = packets.Code{Code: codeQuota, Reason: "too many sessions wait for their clients; connect with a session expiry of 0"}
 	refusedStopping = packets.ErrServerShuttingDown
 	refusedBanned   = packets.Code{Code: codeBanned, Reason: "too many failures within a minute; try again in a minute"}
 )
@@ -110,6 +112,9 @@ func (b *Broker) admit(c *conn, cl *mqtt.Client, pk *packets.Packet) (code packe
 	c.expiry = b.expiryOf(cl, pk)
 	var err error
 	if c.present, err = b.begin(c.ctx, c, pk.Connect.Clean, window, c.expiry); err != nil {
+		if errors.Is(err, errTooManySessions) {
+			return refusedSessions, false
+		}
 		b.log.Warn("a session could not be kept; the client is told to come back", "client", principal.ID(), "mqtt_id", cl.ID, "error", err)
 		return refusedBusy, false
 	}
@@ -199,7 +204,7 @@ func connackV3(code byte) byte {
 		return 1
 	case codeClientID, codeUnspecified: // the library says 0x80 to an empty identifier without clean session
 		return 2
-	case codeBusy, codeShuttingDown, codeConnectRate:
+	case codeBusy, codeShuttingDown, codeConnectRate, codeQuota:
 		return 3
 	}
 	if code < 0x80 {

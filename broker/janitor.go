@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"encoding/binary"
 	"sync"
 	"time"
@@ -19,6 +20,13 @@ const maxSweep = 4096
 type janitor struct {
 	mu    sync.Mutex
 	dirty []*session
+	ended []uint32 // whose rows go
+}
+
+func (j *janitor) discard(num uint32) {
+	j.mu.Lock()
+	j.ended = append(j.ended, num)
+	j.mu.Unlock()
 }
 
 func (j *janitor) note(s *session) {
@@ -27,44 +35,93 @@ func (j *janitor) note(s *session) {
 	j.mu.Unlock()
 }
 
-func (j *janitor) take() (dirty []*session) {
+func (j *janitor) take() (dirty []*session, ended []uint32) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	dirty, j.dirty = j.dirty, nil
-	return dirty
+	dirty, ended, j.dirty, j.ended = j.dirty, j.ended, nil, nil
+	return dirty, ended
 }
 
 // sweepLoop runs until stop, and once more then.
 func (b *Broker) sweepLoop(stop <-chan struct{}) {
+	// A stalled store must not hold up the end of the box for long.
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	var last sync.WaitGroup
+	defer last.Wait()
+	last.Go(func() {
+		select {
+		case <-stop:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(lastSweep):
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	defer cancel()
 	t := time.NewTicker(janitorEvery)
 	defer t.Stop()
 	for {
 		select {
 		case <-stop:
-			b.sweep()
+			b.sweep(ctx)
 			return
 		case <-t.C:
 			b.expire(b.now())
-			b.sweep()
+			b.sweep(ctx)
 		}
 	}
 }
 
+// lastSweep is how long the store may take for what is left to write when the box ends.
+const lastSweep = 5 * time.Second
+
 // sweep commits what the sessions noted. What cannot be written now is noted again.
-func (b *Broker) sweep() {
-	dirty := b.janitor.take()
+func (b *Broker) sweep(ctx context.Context) {
+	dirty, ended := b.janitor.take()
 	var rows []uns.Row
+	from := 0
 	for i, s := range dirty {
-		if rows = s.sweep(rows); len(rows) >= maxSweep || i == len(dirty)-1 {
-			if len(rows) == 0 {
-				continue
+		if rows = s.sweep(rows); len(rows) < maxSweep && i < len(dirty)-1 {
+			continue
+		}
+		if len(rows) > 0 {
+			if err := b.rows.Append(ctx, nil, rows); err != nil {
+				b.log.Warn("rows of sessions could not be written; trying again", "error", err)
+				for _, s := range dirty[from : i+1] {
+					s.unsweep(rows)
+				}
 			}
-			if err := b.rows.Append(b.ctx, nil, rows); err != nil {
-				b.log.Warn("rows of sessions could not be written; after a crash some messages are delivered again", "error", err)
+		}
+		rows, from = rows[:0], i+1
+	}
+	for _, num := range ended {
+		b.discard(ctx, num)
+	}
+}
+
+// unsweep notes again what of rows is this session's and could not be written.
+func (s *session) unsweep(rows []uns.Row) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range rows {
+		num, rest, ok := numOf(r.Key)
+		switch {
+		case !ok || num != s.num:
+		case r.Value == nil:
+			s.forgotten = append(s.forgotten, r.Key)
+		case string(r.Key[:2]) == rowFlight:
+			if i := s.find(binary.BigEndian.Uint16(rest)); i >= 0 {
+				s.flights[i].marked = false
 			}
-			rows = rows[:0]
+		default:
+			s.told = s.conn != nil
 		}
 	}
+	s.touch()
 }
 
 // sweep appends the rows that describe what changed.
@@ -131,9 +188,12 @@ func (b *Broker) expire(now time.Time) {
 }
 
 // known says whether the API client of an offline session still may sign in; with another secret it is another
-// principal, and the session waits for it.
+// principal, for which the session goes on collecting.
 func (b *Broker) known(s *session) bool {
-	_, ok := b.users.Certified(s.owner)
+	p, ok := b.users.Certified(s.owner)
+	if ok {
+		s.who.Store(p)
+	}
 	return ok
 }
 

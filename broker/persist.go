@@ -5,12 +5,18 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"millrace/uns"
 )
+
+var errTooManySessions = errors.New("broker: too many sessions outlive their connections")
+
+// maxSessions bounds the sessions that outlive their connections.
+func (b *Broker) maxSessions() int { return max(4*b.o.Limits.MaxClients, 1000) }
 
 // begin finds or makes the session of a connection that holds the claim of its identifier. present: an earlier one goes
 // on. An error means that what must be durable could not be written.
@@ -35,10 +41,15 @@ func (b *Broker) begin(ctx context.Context, c *conn, clean bool, window int, exp
 		subscriptions: map[string]*subscription{}}
 	s.who.Store(c.principal)
 	if expiry > 0 {
+		if b.persistent.Load() >= int64(b.maxSessions()) {
+			return false, errTooManySessions
+		}
 		s.num = b.lastNum.Add(1)
 		rows = append(rows, s.rowLocked(), uns.Row{Key: []byte(rowNumber), Value: binary.BigEndian.AppendUint32(nil, s.num)})
 	}
 	if len(rows) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, b.o.Limits.ConnectTimeout)
+		defer cancel()
 		if err := b.rows.Append(ctx, nil, rows); err != nil {
 			return false, fmt.Errorf("broker: begin the session of %s: %w", s.id, err)
 		}
@@ -67,11 +78,12 @@ func (b *Broker) endSession(s *session) {
 		return
 	}
 	b.persistent.Add(-1)
-	b.discard(s.num)
+	b.janitor.discard(s.num)
 }
 
 // discard deletes every row of a session; those of messages that are being committed now are orphans until the next start.
-func (b *Broker) discard(num uint32) {
+// It is the janitor's: a stalled store must not hold up a client.
+func (b *Broker) discard(ctx context.Context, num uint32) {
 	rows := []uns.Row{{Key: rowKey(rowSession, num)}}
 	for _, kind := range []string{rowFilter, rowQueued, rowFlight, rowInbound, rowSeen} {
 		err := b.rows.Rows(rowKey(kind, num), func(key, _ []byte) bool {
@@ -85,8 +97,9 @@ func (b *Broker) discard(num uint32) {
 	}
 	for len(rows) > 0 {
 		n := min(len(rows), maxSweep)
-		if err := b.rows.Append(b.ctx, nil, rows[:n]); err != nil {
-			b.log.Warn("rows of an ended session could not be deleted; the next start deletes them", "error", err)
+		if err := b.rows.Append(ctx, nil, rows[:n]); err != nil {
+			b.log.Warn("rows of an ended session could not be deleted; trying again", "error", err)
+			b.janitor.discard(num)
 			return
 		}
 		rows = rows[n:]
@@ -152,7 +165,7 @@ func (b *Broker) restore() error {
 		{rowFlight, func(s *session, rest, value []byte) error { return s.restoreFlight(rest, value) }},
 		{rowQueued, func(s *session, rest, value []byte) error { return s.restoreQueued(rest, value) }},
 		{rowSeen, func(s *session, _, value []byte) error { return s.restoreSeen(value) }},
-		{rowInbound, func(s *session, rest, _ []byte) error { return s.restoreInbound(rest) }},
+		{rowInbound, func(s *session, rest, value []byte) error { return s.restoreInbound(rest, value) }},
 	}
 	for _, step := range steps {
 		if err := each(step.kind, step.fn); err != nil {
@@ -169,7 +182,7 @@ func (b *Broker) restore() error {
 		return err
 	}
 	for num := range orphans {
-		b.discard(num)
+		b.janitor.discard(num)
 	}
 	for _, s := range byNum {
 		s.restored()
@@ -220,9 +233,12 @@ func (s *session) restoreQueued(rest, value []byte) error {
 	return nil
 }
 
-func (s *session) restoreInbound(rest []byte) error {
-	if len(rest) != 2 {
+func (s *session) restoreInbound(rest, value []byte) error {
+	if len(rest) != 2 || len(value) != 1 {
 		return fmt.Errorf("broker: an identifier of session %s cannot be read", s.id)
+	}
+	if value[0] == 0 { // it was refused
+		return nil
 	}
 	if s.inbound == nil {
 		s.inbound = map[uint16]struct{}{}

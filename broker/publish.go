@@ -33,6 +33,7 @@ type item struct {
 	id          uint16
 	hash        uint32 // of the frame, for QoS 1
 	qos         byte
+	fresh       bool // a PUBREC that goes into a row first
 	again       bool // a retransmission of what is stored: acknowledged and nothing else
 	retain      bool
 	properties  []byte
@@ -221,7 +222,7 @@ func (c *conn) prepare() {
 			remember = true
 		case 2:
 			if kept {
-				c.batch.Rows = append(c.batch.Rows, uns.Row{Key: idKey(rowInbound, c.session.num, it.id), Value: []byte{1}})
+				c.batch.Rows = append(c.batch.Rows, c.inboundRow(*it))
 			}
 		}
 	}
@@ -232,6 +233,7 @@ func (c *conn) prepare() {
 
 // unsettled ends a connection whose batch could not be stored: no word about any of its messages.
 func (c *conn) unsettled(err error) {
+	c.undo()
 	c.reset()
 	code := byte(codeUnspecified)
 	if k := c.kick.Load(); k != 0 {
@@ -286,8 +288,6 @@ func (c *conn) remember(it *item, stored bool) {
 		// A refusal on MQTT 5 ends the exchange; on 3.1.1 the client cannot know and goes on [MQTT-4.3.3-2].
 		if stored || c.version < 5 {
 			c.session.admit(it.id)
-		} else {
-			c.session.refuse(it.id)
 		}
 	}
 }

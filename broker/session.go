@@ -100,11 +100,14 @@ func (s *session) enqueue(d delivery) {
 	}
 }
 
-// fill appends what may be sent now to buf, in order, up to limit bytes; more says that it is to be called again. What
-// it leaves in s.durable must be committed before buf is written.
-func (s *session) fill(buf []byte, limit int) (filled []byte, messages int, more bool) {
+// fill appends what c may be sent now to buf, in order, up to limit bytes; more says that it is to be called again. What
+// it leaves in s.durable must be committed before buf is written. The writer of an earlier connection gets nothing.
+func (s *session) fill(c *conn, buf []byte, limit int) (filled []byte, messages int, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.conn != c {
+		return buf, 0, false
+	}
 	now := s.b.now().Unix()
 	for ; s.resend < len(s.flights); s.resend++ { // [MQTT-4.4.0-1] [MQTT-4.6.0-1]
 		if len(buf) >= limit {
@@ -114,6 +117,9 @@ func (s *session) fill(buf []byte, limit int) (filled []byte, messages int, more
 		if f.received {
 			buf = append(buf, typePubrel<<4|2, 2, byte(f.id>>8), byte(f.id))
 			continue
+		}
+		if s.resend >= s.window { // the client may take fewer than the one before [MQTT-3.3.4-9]
+			return buf, messages, false
 		}
 		at := len(buf)
 		buf = appendPublish(buf, &f.delivery, s.version, f.id, now)
@@ -320,10 +326,10 @@ func (s *session) commit(ctx context.Context) error {
 
 // load reads back the payloads of the next messages, where they were left to their rows. It is called by the writer,
 // before fill.
-func (s *session) load() error {
+func (s *session) load(c *conn) error {
 	s.mu.Lock()
 	var wanted map[uint64]*delivery
-	if s.conn != nil && s.queue.n > 0 && s.queue.front().message == nil {
+	if s.conn == c && s.queue.n > 0 && s.queue.front().message == nil {
 		wanted = map[uint64]*delivery{}
 		for i := range min(s.queue.n, loadPortion) {
 			if d := s.queue.at(i); d.message == nil {

@@ -33,6 +33,7 @@ type memory struct {
 	samples []historian.Sample
 	rows    map[string][]byte
 	latest  map[historian.Series]historian.Sample
+	failed  atomic.Int64
 	append  func(ctx context.Context, n int) error // nil: at once
 }
 

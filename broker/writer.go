@@ -242,8 +242,8 @@ func (w *writer) flush() {
 		messages, more := 0, false
 		var err error
 		if !last && w.c.live.Load() { // live says that session and version are set
-			if err = w.c.session.load(); err == nil {
-				w.deliveries, messages, more = w.c.session.fill(w.deliveries[:0], maxFlush)
+			if err = w.c.session.load(w.c); err == nil {
+				w.deliveries, messages, more = w.c.session.fill(w.c, w.deliveries[:0], maxFlush)
 				err = w.c.session.commit(w.c.ctx)
 			}
 		}
