@@ -262,11 +262,11 @@ func (s *webStream) CloseWrite() error {
 	return s.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(time.Second))
 }
 
-func (s *webStream) Close() error                       { return s.ws.Close() }
-func (s *webStream) LocalAddr() net.Addr                { return s.ws.LocalAddr() }
-func (s *webStream) RemoteAddr() net.Addr               { return s.ws.RemoteAddr() }
-func (s *webStream) SetReadDeadline(t time.Time) error  { return s.ws.SetReadDeadline(t) }
-func (s *webStream) SetWriteDeadline(t time.Time) error { return s.ws.SetWriteDeadline(t) }
-func (s *webStream) SetDeadline(t time.Time) error {
-	return errors.Join(s.ws.SetReadDeadline(t), s.ws.SetWriteDeadline(t))
-}
+func (s *webStream) Close() error                      { return s.ws.Close() }
+func (s *webStream) LocalAddr() net.Addr               { return s.ws.LocalAddr() }
+func (s *webStream) RemoteAddr() net.Addr              { return s.ws.RemoteAddr() }
+func (s *webStream) SetReadDeadline(t time.Time) error { return s.ws.SetReadDeadline(t) }
+func (s *webStream) SetDeadline(t time.Time) error     { return s.SetReadDeadline(t) }
+
+// SetWriteDeadline does nothing: the library's may not be set while another goroutine writes.
+func (s *webStream) SetWriteDeadline(time.Time) error { return nil }
