@@ -25,6 +25,7 @@ type Book struct {
 	// Written with both locks held: a holder of either may read.
 	clients map[string]*entry
 	tokens  map[digest]*token
+	signing map[string]*signingKey // by kid
 	closed  bool
 }
 
@@ -37,13 +38,16 @@ func Open(store Records, o Options) (*Book, error) {
 	o.Workspaces = slices.Clone(o.Workspaces)
 	b := &Book{
 		o: o, log: o.Log.With("part", "auth"), records: store,
-		clients: map[string]*entry{}, tokens: map[digest]*token{}, nobody: &entry{},
+		clients: map[string]*entry{}, tokens: map[digest]*token{}, signing: map[string]*signingKey{}, nobody: &entry{},
 	}
 	o.Random(b.nobody.hash[:])
 	if err := b.readClients(); err != nil {
 		return nil, err
 	}
 	if err := b.readTokens(); err != nil {
+		return nil, err
+	}
+	if err := b.readSigning(); err != nil {
 		return nil, err
 	}
 	key, err := b.readKey()

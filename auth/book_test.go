@@ -115,6 +115,8 @@ func TestOpenRefuses(t *testing.T) {
 		{"short hash", "auth/client/dev1", strings.Replace(client, storedHash, "AAAA", 1), "its hash has 3 bytes"},
 		{"spoilt grant", "auth/client/dev1", strings.Replace(client, "a/#", "a#", 1), "whole level"},
 		{"spoilt effect", "auth/client/dev1", strings.Replace(client, "allow", "alow", 1), "neither allow nor deny"},
+		{"another key id", "auth/signing/abc", `{"version":1,"kid":"abd","seed":"AAAA"}`, `it names key "abd"`},
+		{"short seed", "auth/signing/abc", `{"version":1,"kid":"abc","seed":"AAAA"}`, "its seed has 3 bytes"},
 		{"another token id", "auth/token/abd", string(stored().rows["auth/token/abc"]), `it names token "abc"`},
 		{"unknown role", "auth/token/abc", strings.Replace(string(stored().rows["auth/token/abc"]), "admin", "root", 1), `role "root" is unknown`},
 	} {
@@ -249,6 +251,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	want := map[string]float64{
+		"millrace_auth_access_tokens_total":                0,
 		"millrace_auth_clients":                            2,
 		"millrace_auth_sign_ins_total result=ok":           2,
 		"millrace_auth_sign_ins_total result=wrong_secret": 1,

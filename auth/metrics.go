@@ -12,6 +12,7 @@ type metrics struct {
 	signIns                            *prometheus.CounterVec
 	ok, unknown, wrongSecret, disabled prometheus.Counter
 	clients                            prometheus.Gauge
+	issued                             prometheus.Counter
 }
 
 // newMetrics registers with reg; nil: with a registry of its own.
@@ -30,11 +31,15 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help: "API clients that exist, disabled ones included.",
 		}),
 	}
+	m.issued = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "millrace_auth_access_tokens_total",
+		Help: "Access tokens issued.",
+	})
 	m.ok = m.signIns.WithLabelValues("ok")
 	m.unknown = m.signIns.WithLabelValues("unknown")
 	m.wrongSecret = m.signIns.WithLabelValues("wrong_secret")
 	m.disabled = m.signIns.WithLabelValues("disabled")
-	if err := errors.Join(reg.Register(m.signIns), reg.Register(m.clients)); err != nil {
+	if err := errors.Join(reg.Register(m.signIns), reg.Register(m.clients), reg.Register(m.issued)); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -44,4 +49,5 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 func (m *metrics) release() {
 	m.reg.Unregister(m.signIns)
 	m.reg.Unregister(m.clients)
+	m.reg.Unregister(m.issued)
 }

@@ -27,6 +27,12 @@ type Options struct {
 	Namespace  string   `koanf:"-"` // first level of every stored topic (uns.namespace)
 	Workspaces []string `koanf:"-"` // known workspaces (uns.workspaces); the first is the default
 
+	// Token is about access tokens.
+	Token struct {
+		// TTL is how long one lives, at most 24 h.
+		TTL time.Duration `koanf:"ttl"`
+	} `koanf:"token"`
+
 	// Changed is called after a client's rules, secret or enabled flag changed or the client was deleted, when the change is
 	// durable and visible, in the goroutine of the change and outside all locks. It must not block for long. May be nil.
 	Changed func(id string) `koanf:"-"`
@@ -39,13 +45,15 @@ type Options struct {
 
 // DefaultOptions gives the namespace mHv1.0 with the workspace main, the real clock and crypto/rand, and discards the log.
 func DefaultOptions() Options {
-	return Options{
+	o := Options{
 		Namespace:  "mHv1.0",
 		Workspaces: []string{"main"},
 		Now:        time.Now,
 		Random:     func(p []byte) { _, _ = rand.Read(p) }, // never fails: crypto/rand ends the program instead
 		Log:        slog.New(slog.DiscardHandler),
 	}
+	o.Token.TTL = time.Hour
+	return o
 }
 
 // Validate reports every fault of the options at once.
@@ -64,6 +72,9 @@ func (o *Options) Validate() error {
 		if slices.Index(o.Workspaces, w) != i {
 			faults = append(faults, fmt.Errorf("uns.workspaces[%d]: %q is named twice", i, w))
 		}
+	}
+	if o.Token.TTL < minAccessTTL || o.Token.TTL > maxAccessTTL {
+		faults = append(faults, fmt.Errorf("auth.token.ttl: %s is not between %s and %s", o.Token.TTL, minAccessTTL, maxAccessTTL))
 	}
 	if o.Now == nil {
 		faults = append(faults, errors.New("auth: Options.Now is nil, use time.Now"))

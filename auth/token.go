@@ -135,11 +135,17 @@ func (b *Book) DeleteToken(id string) error {
 	return ErrNoToken
 }
 
-// Bearer resolves a token of REST. Today these are personal access tokens; access tokens of API clients, which are signed
-// and not stored, are told apart by not beginning with "mr_" and get their branch here.
+// Bearer resolves a token of REST: a personal access token, which begins with "mr_", or an access token of an API client.
 func (b *Book) Bearer(text string) (Caller, bool) {
-	if len(text) > maxToken || !strings.HasPrefix(text, tokenStart) {
+	if len(text) > maxToken {
 		return Caller{}, false
+	}
+	if !strings.HasPrefix(text, tokenStart) {
+		e, _, ok := b.access(text)
+		if !ok {
+			return Caller{}, false
+		}
+		return Caller{Name: e.client.ID, Principal: e.principal, Metrics: e.client.Metrics}, true
 	}
 	sum := b.hash.of("token", "", []byte(text))
 	b.mu.RLock()

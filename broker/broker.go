@@ -30,7 +30,8 @@ type Ingress interface {
 
 // SignIn says who a device is. *auth.Book is one.
 type SignIn interface {
-	SignIn(id string, secret []byte) (*auth.Principal, bool)
+	// Admit takes a client's secret, or an access token of its own; until is when the session has to end, zero: never.
+	Admit(id string, password []byte) (p *auth.Principal, until time.Time, ok bool)
 	// Certified signs in the client that a verified certificate names.
 	Certified(id string) (*auth.Principal, bool)
 }

@@ -31,6 +31,7 @@ type conn struct {
 	door        *door
 	certified   bool   // the client's certificate was verified
 	certificate string // its common name
+	until       int64  // ns, when its access token ends; 0 = it has none. Set before live
 	tooFast     bool   // beyond its door's rate: it is told at its CONNECT
 
 	in          []byte // read buffer; in[r:w] is unread

@@ -154,8 +154,11 @@ func (b *Broker) signIn(c *conn, pk *packets.Packet) (p *auth.Principal, refusal
 	if b.limits.signIn.banned(key, b.now()) {
 		return nil, refusedBanned, false
 	}
-	if p, ok = b.users.SignIn(string(pk.Connect.Username), pk.Connect.Password); !ok {
+	p, until, ok := b.users.Admit(string(pk.Connect.Username), pk.Connect.Password)
+	if !ok {
 		b.noteFailure(key)
+	} else if !until.IsZero() {
+		c.until = until.UnixNano()
 	}
 	return p, refusedPassword, ok
 }

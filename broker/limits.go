@@ -262,3 +262,13 @@ func flaps(code byte) bool {
 	}
 	return false
 }
+
+// SignInBanned says whether sign-ins as a client from that peer are refused at present, whatever the protocol.
+func (b *Broker) SignInBanned(address, client string) bool {
+	return b.limits.signIn.banned(tallyKey{sourceOf(address), client}, b.now())
+}
+
+// SignInFailed counts a sign-in that failed elsewhere.
+func (b *Broker) SignInFailed(address, client string) {
+	b.noteFailure(tallyKey{sourceOf(address), client})
+}

@@ -40,7 +40,7 @@ func (b *Broker) inspect(now time.Time) {
 		}
 		since := c.pending.Load()
 		switch {
-		case c.principal.Policy() == nil:
+		case c.principal.Policy() == nil, c.until != 0 && ns >= c.until:
 			c.eject(codeNotAuthorized)
 		case since != 0:
 			if ns-since > int64(storeTimeout) {

@@ -58,7 +58,13 @@ func (w *Web) whois(r *http.Request) (*caller, *Problem) {
 	case strings.EqualFold(scheme, "Basic"):
 		if id, secret, ok := r.BasicAuth(); ok {
 			c.Name = id
-			if c.Principal, c.known = w.parts.Book.SignIn(id, []byte(secret)); c.known {
+			var limited bool
+			if c.Principal, c.known, limited = w.signIn(r, id, secret); limited {
+				p := problem(http.StatusTooManyRequests, "too_many_failures", "too many failed sign-ins as this client from this address", "try again in a minute")
+				p.retry = banSeconds
+				return nil, p
+			}
+			if c.known {
 				client, err := w.parts.Book.Client(id)
 				c.Metrics = err == nil && client.Metrics
 			}

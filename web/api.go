@@ -113,7 +113,7 @@ func register[I, O any](w *Web, rt route, handle func(ctx context.Context, c *ca
 	if rt.rule.loopback {
 		op.Security = append(op.Security, map[string][]string{})
 	}
-	problems := []int{401, 403, 422, 500, 503}
+	problems := []int{401, 403, 422, 429, 500, 503}
 	if rt.missing {
 		problems = append(problems, 404)
 	}

@@ -20,6 +20,7 @@ func (w *Web) handler() http.Handler {
 	w.addHealth(mux)
 	w.addPages(mux)
 	w.addStreams(mux)
+	w.addOAuth(mux)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		began := w.now()
 		w.metrics.inFlight.Inc()

@@ -93,7 +93,9 @@ type Parts struct {
 	Sessions  func() []Session         // broker sessions; nil = none
 	Cut       func(mqttID string) bool // disconnects a session; false = no such session
 	// Drops tells what subscribers did not get, by reason and by client; nil = nothing known.
-	Drops    func() (by map[string]uint64, clients []ClientDrops)
+	Drops func() (by map[string]uint64, clients []ClientDrops)
+	// SignIns are the limits on failed sign-ins; nil = none.
+	SignIns  SignIns
 	Stream   *StreamRoute // WebSocket connections handed on; nil = none
 	Socket   string       // path of the admin socket; "" = none
 	Version  string

@@ -76,7 +76,7 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 	}
 	ingress := uns.NewIngress(names, b.catalog, b.history, nil, u)
 
-	a := auth.DefaultOptions()
+	a := c.Auth
 	a.Workspaces, a.Namespace, a.Log, a.Registry = u.Workspaces, u.Namespace, log, reg
 	if b.book, err = auth.Open(b.records, a); err != nil {
 		return b, err
@@ -94,7 +94,7 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 		stream = &web.StreamRoute{Path: "/mqtt", Subprotocols: broker.Subprotocols(), MaxMessage: br.MaxMessage(), To: b.broker}
 	}
 	b.web, err = web.Open(c.Web, web.Parts{Book: b.book, Namespace: names, Catalog: b.catalog, Ingress: ingress, History: b.history,
-		State: b.history.State, Sessions: b.sessions, Drops: b.drops, Cut: b.broker.Disconnect, Stream: stream, Socket: filepath.Join(c.Data, "admin.sock"),
+		State: b.history.State, Sessions: b.sessions, Drops: b.drops, Cut: b.broker.Disconnect, Stream: stream, SignIns: b.broker, Socket: filepath.Join(c.Data, "admin.sock"),
 		Version: version, Started: time.Now(), Gatherer: reg, Registry: reg, Log: log, Now: time.Now})
 	return b, err
 }

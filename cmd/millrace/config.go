@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/auth"
 	"millrace/broker"
 	"millrace/historian"
 	"millrace/uns"
@@ -31,6 +32,7 @@ type Config struct {
 	Broker    broker.Options    `koanf:"broker"`
 	Historian historian.Options `koanf:"historian"`
 	UNS       uns.Options       `koanf:"uns"`
+	Auth      auth.Options      `koanf:"auth"`
 	Web       web.Options       `koanf:"web"`
 
 	// source says where each key came from: default, FILE:LINE, the name of a variable, or a flag.
@@ -39,7 +41,7 @@ type Config struct {
 
 func defaultConfig() Config {
 	c := Config{Data: "./data", Broker: broker.DefaultOptions(), Historian: historian.DefaultOptions(),
-		UNS: uns.DefaultOptions(), Web: web.DefaultOptions(), source: map[string]string{}}
+		UNS: uns.DefaultOptions(), Auth: auth.DefaultOptions(), Web: web.DefaultOptions(), source: map[string]string{}}
 	c.Log.Level, c.Log.Format = "info", "text"
 	return c
 }
@@ -397,5 +399,5 @@ func (c *Config) validate() error {
 	if !slices.Contains([]string{"text", "json"}, c.Log.Format) {
 		faults = append(faults, fmt.Errorf("log.format: %q is neither text nor json", c.Log.Format))
 	}
-	return errors.Join(append(faults, c.Broker.Validate(), c.Historian.Validate(), c.UNS.Validate(), c.Web.Validate())...)
+	return errors.Join(append(faults, c.Broker.Validate(), c.Historian.Validate(), c.UNS.Validate(), c.Auth.Validate(), c.Web.Validate())...)
 }

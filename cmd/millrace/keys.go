@@ -36,6 +36,7 @@ var keyWhy = []struct{ path, why string }{
 	{"uns.maxFuture", "device timestamps further ahead are refused: timestamp_future"},
 	{"uns.lateWindow", "how late a device timestamp may be: retention (of its topic) or a duration"},
 	{"uns.liveMirror.qos", "QoS at which stored values are published again, 0 or 1"},
+	{"auth.token.ttl", "how long an access token of POST /oauth/token lives, at most 1d; its session ends with it"},
 	{"web.address", "REST, status page and /metrics; host:port"},
 	{"web.ui", "serve the pages at /"},
 	{"web.metrics", "serve /metrics: open on loopback, elsewhere with a token"},
@@ -48,7 +49,6 @@ var keyWhy = []struct{ path, why string }{
 var keyLater = []struct{ prefix, with string }{
 	{"broker.profile", "the conformance profile"},
 	{"pipeline.", "pipelines"},
-	{"auth.token.", "access tokens"},
 }
 
 func laterWith(path string) (string, bool) {
