@@ -65,6 +65,7 @@ type Broker struct {
 	listener *listener
 	index    index
 	claims   claims
+	retained *retained
 
 	mu       sync.Mutex
 	sessions map[string]*session // by MQTT client identifier
@@ -100,6 +101,10 @@ func Open(o Options, in Ingress, users SignIn, rows Rows) (*Broker, error) {
 		ctx: context.Background(), claims: claims{holders: map[string]*claim{}}, sessions: map[string]*session{}}
 	b.limits.flapping.init(int(o.Limits.FlappingLimit))
 	b.limits.signIn.init(int(o.Limits.SignInFailures))
+	b.retained = newRetained()
+	if err := b.retained.load(rows, b.log); err != nil {
+		return nil, err
+	}
 	var err error
 	if b.library, err = newLibrary(b); err != nil {
 		return nil, fmt.Errorf("broker: set up the mqtt library: %w", err)
@@ -112,6 +117,10 @@ func Open(o Options, in Ingress, users SignIn, rows Rows) (*Broker, error) {
 		return nil, fmt.Errorf("broker: register metrics: %w", err)
 	}
 	if b.atDoors, err = newDoorMetrics(o.Registry, b); err != nil {
+		b.listener.shut()
+		return nil, fmt.Errorf("broker: register metrics: %w", err)
+	}
+	if err = b.registerKept(o.Registry); err != nil {
 		b.listener.shut()
 		return nil, fmt.Errorf("broker: register metrics: %w", err)
 	}

@@ -60,6 +60,7 @@ type conn struct {
 	items       []item
 	exactly     int // of items, those of QoS 2
 	batch       uns.Batch
+	keeps       bool // the batch changes retained messages
 	acks        []byte
 	replies     replyTopic
 

@@ -135,7 +135,7 @@ func TestMatching(t *testing.T) {
 	p := dial(t, x.Addr(), hello{id: "p", user: "dev"})
 	for i, tc := range cases {
 		s := dial(t, x.Addr(), hello{id: fmt.Sprint("s", i), user: "dev"})
-		s.mustSub(0, tc.filter)
+		s.mustSub(2<<4, tc.filter)
 		end := fmt.Sprint("end", i)
 		s.mustSub(0, end)
 		p.pub(pub{topic: tc.topic, payload: "1", qos: 1, id: 1})
@@ -201,7 +201,7 @@ func TestOverlapIdentifiersAndQoS(t *testing.T) {
 		t.Fatalf("%+v", m)
 	}
 	// A new SUBSCRIBE to a filter replaces the old one; UNSUBSCRIBE ends it.
-	s.write(subscribe(5, 3, []byte{0x0B, 9}, 1, full("line1/#")))
+	s.write(subscribe(5, 3, []byte{0x0B, 9}, 1|2<<4, full("line1/#")))
 	s.want(0x90)
 	s.write(frame(0xA2, []byte{0, 4, 0}, str(full("+/a")), str(full("line1/a")), str("never")))
 	if u := s.want(0xB0); !bytes.Equal(u.body[3:], []byte{0, 0, 0x11}) {

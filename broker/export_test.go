@@ -78,3 +78,10 @@ func (x *Tallies) Figures() (rows, bans int, displaced uint64) {
 
 // SourceOf is what an address counts as.
 func SourceOf(address string) string { return sourceOf(address) }
+
+// BoundRetained sets the bounds of retained messages.
+func (b *Broker) BoundRetained(messages int, bytes int64) {
+	b.retained.mu.Lock()
+	defer b.retained.mu.Unlock()
+	b.retained.most, b.retained.room = messages, bytes
+}

@@ -41,7 +41,7 @@ func (s *session) land(i int) (wake bool) {
 	if i < s.resend {
 		s.resend--
 	}
-	return full && (s.queue.n > 0 || s.resend < len(s.flights))
+	return full && (s.queue.n > 0 || s.replay.pending() || s.resend < len(s.flights))
 }
 
 // acked takes a PUBACK; wake says that it opened the window for something. An identifier that is not open is ignored

@@ -259,7 +259,7 @@ func (h *hooks) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 			}
 		case codes[i] < 0x80:
 			subs = append(subs, &subscription{session: c.session, filter: f.Filter, qos: codes[i], noLocal: f.NoLocal,
-				retainAsPublished: f.RetainAsPublished, id: f.Identifier})
+				retainAsPublished: f.RetainAsPublished, id: f.Identifier, handling: f.RetainHandling})
 		}
 	}
 	if c.keep(subs) {

@@ -15,7 +15,8 @@ type subscription struct {
 	qos               byte
 	noLocal           bool
 	retainAsPublished bool
-	id                int // subscription identifier, 0 = none
+	id                int  // subscription identifier, 0 = none
+	handling          byte // retain handling of its SUBSCRIBE
 }
 
 // node is one level of the tree of filters.

@@ -37,7 +37,8 @@ func (b *Broker) Prepare(batch *uns.Batch) {
 			continue
 		}
 		s := &batch.Samples[msg.At]
-		ns := b.oweDurably(m, byte(b.o.LiveQoS), false, nil, &batch.Rows, &message{topic: msg.Topic.Full},
+		origin, _ := msg.Origin.(*session)
+		ns := b.oweDurably(m, byte(b.o.LiveQoS), msg.Retain, origin, &batch.Rows, &message{topic: msg.Topic.Full},
 			func(dst []byte) []byte { return uns.AppendLive(dst, s) })
 		if ns == nil {
 			continue
@@ -102,14 +103,16 @@ func (b *Broker) Publish(batch *uns.Batch, i int) {
 	if len(m.receivers) == 0 {
 		return
 	}
-	s := &batch.Samples[batch.Messages[i].At]
+	in := &batch.Messages[i]
+	origin, _ := in.Origin.(*session)
+	s := &batch.Samples[in.At]
 	var msg *message
 	for k, r := range m.receivers {
 		policy, ok := r.permitted(m)
 		if msg == nil && ok {
 			msg = &message{topic: t.Full, payload: uns.AppendLive(make([]byte, 0, 96), s)}
 		}
-		r.owe(msg, policy, ok, byte(b.o.LiveQoS), false, nil, numberOf(ns, k))
+		r.owe(msg, policy, ok, byte(b.o.LiveQoS), in.Retain, origin, numberOf(ns, k))
 	}
 }
 
@@ -131,6 +134,17 @@ func (r *receiver) owe(msg *message, policy *auth.Policy, permitted bool, qos by
 	}
 	if n != 0 {
 		r.session.forget(n)
+	}
+}
+
+// deliverCleared owes the empty message that cleared a topic's retained value to everyone who listens.
+func (b *Broker) deliverCleared(n *uns.Name, origin *session, qos byte) {
+	full := b.o.Namespace.Full(n.Workspace, n.Path)
+	m := b.index.match(full, &uns.Name{Place: uns.Value, Workspace: n.Workspace, Path: n.Path})
+	msg := &message{topic: full}
+	for _, r := range m.receivers {
+		policy, ok := r.permitted(m)
+		r.owe(msg, policy, ok, min(qos, byte(b.o.LiveQoS)), true, origin, 0)
 	}
 }
 
@@ -162,12 +176,7 @@ func (b *Broker) matchOrdinary(e *topicEntry) *match {
 
 // ordinaryMessage copies a message out of the read buffer.
 func (c *conn) ordinaryMessage(it *item) *message {
-	kept, expiry := forward(it.properties)
-	msg := &message{topic: it.entry.topic, payload: append([]byte(nil), it.payload...), properties: kept}
-	if expiry > 0 {
-		msg.expires = c.at.Unix() + int64(expiry)
-	}
-	return msg
+	return newMessage(it.entry.topic, it.payload, it.properties, c.at)
 }
 
 // prepareOrdinary puts the rows of an ordinary message's durable deliveries into the batch.

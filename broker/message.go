@@ -69,7 +69,7 @@ func appendPublish(b []byte, d *delivery, version byte, id uint16, now int64) []
 }
 
 // forward copies the properties that go on to subscribers, unaltered and in order [MQTT-3.3.2-17], and tells the expiry.
-func forward(properties []byte) (kept []byte, expiry uint32) {
+func forward(properties []byte) (kept []byte, expiry uint32, expires bool) {
 	for b := properties; len(b) > 0; {
 		id, v, rest, ok := nextProperty(b)
 		if !ok {
@@ -77,12 +77,12 @@ func forward(properties []byte) (kept []byte, expiry uint32) {
 		}
 		switch id {
 		case propMessageExpiry:
-			expiry = binary.BigEndian.Uint32(v)
+			expiry, expires = binary.BigEndian.Uint32(v), true
 		case propTopicAlias:
 		default:
 			kept = append(kept, b[:len(b)-len(rest)]...)
 		}
 		b = rest
 	}
-	return kept, expiry
+	return kept, expiry, expires
 }

@@ -42,7 +42,9 @@ type Options struct {
 	} `koanf:"limits"`
 
 	// LiveQoS is uns.liveMirror.qos: the highest QoS at which live values are delivered.
-	LiveQoS   int                   `koanf:"-"`
+	LiveQoS int `koanf:"-"`
+	// Values are what new subscribers to stored topics get as retained messages; nil: nothing.
+	Values    Values                `koanf:"-"`
 	Namespace *uns.Namespace        `koanf:"-"`
 	Now       func() time.Time      `koanf:"-"` // nil: time.Now
 	Log       *slog.Logger          `koanf:"-"` // nil: nothing is logged

@@ -73,7 +73,7 @@ func TestMosquittoClients(t *testing.T) {
 	for _, version := range []string{"mqttv311", "mqttv5"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		args := []string{"-h", host, "-p", port, "-V", version, "-u", "line", "-P", secret, "-q", "1"}
-		sub := exec.CommandContext(ctx, "mosquitto_sub", append(args, "-t", full("line1/#"), "-C", "3", "-v")...)
+		sub := exec.CommandContext(ctx, "mosquitto_sub", append(args, "-t", full("line1/#"), "-R", "-C", "3", "-v")...)
 		out, err := sub.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

@@ -89,16 +89,23 @@ func (c *conn) take(flags byte, body []byte) (code byte) {
 	if e.policy != policy {
 		c.check(e, policy)
 	}
+	verdict := e.verdict
+	if p.retain && e.ordinary() {
+		var ended bool
+		if verdict, ended = c.retain(e, p); ended {
+			return codeUnspecified
+		}
+	}
 	it := item{entry: e, at: -1, id: p.id, qos: p.qos, hash: hash, answer: answerTo[p.qos]}
 	if p.qos == 2 {
 		c.exactly++
 	}
-	if e.ordinary() {
+	if verdict.OK() && e.ordinary() {
 		it.retain, it.properties, it.payload = p.retain, p.properties, p.payload
 	} else {
 		it.at, it.response, it.correlation = len(c.batch.Messages), p.response, p.correlation
 		c.batch.Messages = append(c.batch.Messages, uns.Message{Source: c.source, Workspace: e.name.Workspace, Path: e.name.Path,
-			Topic: e.value, Payload: p.payload, Retain: p.retain, Verdict: e.verdict})
+			Topic: e.value, Payload: p.payload, Retain: p.retain, Origin: c.session, Verdict: verdict})
 	}
 	c.items = append(c.items, it)
 	return 0
@@ -187,6 +194,7 @@ func (c *conn) settle() bool {
 			c.unsettled(err)
 			return false
 		}
+		c.settleRetained(true)
 		took := c.b.now().Sub(c.at)
 		c.acknowledge()
 		c.counters.settled(c.batch.Messages, took)
@@ -304,7 +312,12 @@ func (c *conn) announce() {
 		}
 		if it.at < 0 {
 			c.b.deliverOrdinary(c, it)
-		} else if it.response != nil {
+			continue
+		}
+		if c.batch.Messages[it.at].Verdict.Reason == uns.Cleared {
+			c.b.deliverCleared(&it.entry.name, c.session, it.qos)
+		}
+		if it.response != nil {
 			c.reply(it)
 		}
 	}
@@ -312,6 +325,7 @@ func (c *conn) announce() {
 
 // reset forgets the batch. Slices of the read buffer must not outlive it.
 func (c *conn) reset() {
+	c.settleRetained(false)
 	clear(c.items)
 	c.items, c.exactly = c.items[:0], 0
 	c.batch.Reset()

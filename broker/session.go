@@ -32,7 +32,8 @@ type session struct {
 	expiry        uint32 // seconds it outlives its connection
 	ended         time.Time
 	subscriptions map[string]*subscription
-	hold          bool // a SUBACK is to be written first
+	hold          bool   // a SUBACK is to be written first
+	replay        replay // goes before the queue
 	queue         ring
 	flights       []flight // sent and not done, in order
 	open          map[uint16]struct{}
@@ -126,8 +127,14 @@ func (s *session) fill(c *conn, buf []byte, limit int) (filled []byte, messages 
 		buf[at] |= 8 // DUP [MQTT-3.3.1-1]
 		messages++
 	}
-	if s.hold || s.queue.n == 0 {
+	if s.hold || s.queue.n == 0 && !s.replay.pending() {
 		return buf, messages, false
+	}
+	if s.replay.pending() {
+		var done bool
+		if buf, messages, done, more = s.fillRetained(buf, messages, limit, now); !done {
+			return buf, messages, more
+		}
 	}
 	policy := s.principal().Policy()
 	for s.queue.n > 0 {
@@ -304,7 +311,7 @@ func (s *session) end() (subscriptions map[string]*subscription) {
 	lost := s.queue.n + len(s.flights)
 	subscriptions = s.subscriptions
 	s.over, s.conn, s.subscriptions, s.queue, s.flights, s.open, s.inbound = true, nil, nil, ring{}, nil, nil, nil
-	s.resend, s.forgotten, s.durable = 0, nil, nil
+	s.resend, s.forgotten, s.durable, s.replay = 0, nil, nil, replay{}
 	s.mu.Unlock()
 	if lost > 0 {
 		s.drop(dropSessionEnded, lost)

@@ -69,6 +69,13 @@ func (s *session) show() (shown Session, ok bool) {
 // dropCounts counts what was not delivered, by reason.
 type dropCounts [dropReasons]atomic.Uint64
 
+func (d *dropCounts) total() (sum uint64) {
+	for i := range d {
+		sum += d[i].Load()
+	}
+	return sum
+}
+
 func (d *dropCounts) shown() (sum uint64, by map[string]uint64) {
 	by = map[string]uint64{}
 	for i := range d {

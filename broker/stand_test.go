@@ -213,6 +213,7 @@ func open(t testing.TB, s setting) *box {
 
 	o := broker.DefaultOptions()
 	o.Address = "127.0.0.1:0"
+	o.Values = x.catalog
 	o.Namespace, o.Registry, o.Now = ns, x.reg, x.clock.now
 	o.Limits.ConnectRatePerSec, o.Limits.FlappingLimit, o.Limits.SignInFailures = 0, 0, 0 // their tests set them
 	if s.broker != nil {

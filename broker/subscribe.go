@@ -86,9 +86,11 @@ func (c *conn) keep(subs []*subscription) bool {
 			return false
 		}
 	}
+	known := make([]bool, len(subs))
 	s.mu.Lock()
-	for _, sub := range subs {
+	for i, sub := range subs {
 		if s.subscriptions != nil {
+			known[i] = s.subscriptions[sub.filter] != nil
 			s.subscriptions[sub.filter] = sub
 		}
 	}
@@ -96,6 +98,12 @@ func (c *conn) keep(subs []*subscription) bool {
 	for _, sub := range subs {
 		c.b.index.add(sub)
 	}
+	// Now that the index has them: what is published from here on is in the queue, and the replay finds what was before.
+	s.mu.Lock()
+	for i, sub := range subs {
+		s.replayLocked(sub, known[i])
+	}
+	s.mu.Unlock()
 	return true
 }
 
@@ -110,6 +118,7 @@ func (c *conn) unsubscribe(filters []string) {
 		sub, code := s.subscriptions[filter], byte(codeNoSubscription)
 		if sub != nil {
 			delete(s.subscriptions, filter)
+			s.forgetReplayLocked(filter)
 			subs = append(subs, sub)
 			rows = append(rows, uns.Row{Key: filterKey(s.num, filter)})
 			code = codeSuccess

@@ -243,6 +243,7 @@ func (w *writer) flush() {
 		var err error
 		if !last && w.c.live.Load() { // live says that session and version are set
 			if err = w.c.session.load(w.c); err == nil {
+				w.c.session.draw(w.c)
 				w.deliveries, messages, more = w.c.session.fill(w.c, w.deliveries[:0], maxFlush)
 				err = w.c.session.commit(w.c.ctx)
 			}
