@@ -167,7 +167,7 @@ func TestPaho5(t *testing.T) {
 	subscribe(p, paho.SubscribeOptions{Topic: "plain/settled"}) // answered when what was published has been delivered
 	s, got, _ := connect("s", nil, nil)
 	if !keepsRetained || !publishesWills {
-		subscribe(s, paho.SubscribeOptions{Topic: full("line1/#"), QoS: 1}, paho.SubscribeOptions{Topic: "plain/#", QoS: 1, NoLocal: true})
+		subscribe(s, paho.SubscribeOptions{Topic: full("line1/#"), QoS: 1, RetainHandling: 2}, paho.SubscribeOptions{Topic: "plain/#", QoS: 1, NoLocal: true, RetainHandling: 2})
 		publish(p, &paho.Publish{QoS: 1, Topic: full("line1/a"), Payload: []byte(values(8))})
 		if m := next(t, got); !strings.HasPrefix(string(m.Payload), `{"value":8,`) {
 			t.Fatalf("%+v", m)

@@ -61,7 +61,7 @@ func (m *memory) Append(ctx context.Context, s []historian.Sample, rows []histor
 	defer m.mu.Unlock()
 	for i := range s {
 		m.seq++
-		s[i].Seq = m.seq
+		s[i].Seq, s[i].Received = m.seq, time.Now().UnixNano()
 		if !s[i].Stamped {
 			s[i].Time, s[i].Scale = time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC).UnixNano(), 6
 		}
