@@ -27,6 +27,7 @@ func put(c *client, p pub) byte {
 	}
 	c.pub(p)
 	code, _ := c.ackOf(p.id)
+	c.alive() // live delivery follows the acknowledgement; whoever subscribes from here on is later
 	return code
 }
 
