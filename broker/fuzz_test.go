@@ -17,8 +17,10 @@ type wire struct {
 	net.Conn // nil: the rest is not called
 	in       []byte
 	piece    int
+	cuts     []byte // sizes of the pieces, in turn; empty: piece
 	repeat   []byte // sent times more when in is used up
 	times    int
+	turn     int
 	out      bytes.Buffer
 	keep     bool
 }
@@ -30,6 +32,10 @@ func (w *wire) Read(p []byte) (int, error) {
 		}
 		w.times--
 		w.in = w.repeat
+	}
+	if len(w.cuts) > 0 {
+		w.turn++
+		w.piece = int(w.cuts[w.turn%len(w.cuts)])
 	}
 	n := min(len(p), len(w.in), max(w.piece, 1))
 	copy(p, w.in[:n])
