@@ -2,7 +2,7 @@
 // object a line, and ends by itself.
 'use strict'
 const mqtt = require('mqtt')
-const [url, version, secret, root, retained, wills] = process.argv.slice(2)
+const [url, version, secret, root, wills] = process.argv.slice(2)
 
 const say = (what) => console.log(JSON.stringify(what))
 const connect = (clientId, more) => mqtt.connectAsync(url, {
@@ -32,15 +32,13 @@ async function main () {
   say({ large: (await message()).payload.length })
 
   const open = [publisher, listener]
-  if (retained === 'true') {
-    await publisher.publishAsync('plain/kept', 'kept', { qos: 1, retain: true })
-    say(await message())
-    const late = await connect('late')
-    const kept = new Promise((resolve) => late.once('message', (topic, payload, packet) => resolve({ topic, payload: payload.toString(), qos: packet.qos, retain: packet.retain })))
-    await late.subscribeAsync('plain/kept', { qos: 1 })
-    say(await kept)
-    open.push(late)
-  }
+  await publisher.publishAsync('plain/kept', 'kept', { qos: 1, retain: true })
+  say(await message())
+  const late = await connect('late')
+  const kept = new Promise((resolve) => late.once('message', (topic, payload, packet) => resolve({ topic, payload: payload.toString(), qos: packet.qos, retain: packet.retain })))
+  await late.subscribeAsync('plain/kept', { qos: 1 })
+  say(await kept)
+  open.push(late)
 
   if (wills === 'true') {
     const dying = await connect('dying', { will: { topic: 'plain/will', payload: Buffer.from('gone'), qos: 1, retain: false } })
