@@ -175,11 +175,11 @@ func TestStreamFrames(t *testing.T) {
 		echo string
 		code int // of the closing frame
 	}{
-		{"fragments with a ping in between", join(raw(2, "ab"), raw(fin|9, "p"), raw(0, "cd"), raw(fin|0, "ef"), raw(fin|8, "\x03\xe8")), "abcdef", 1000},
+		{"fragments with a ping in between", join(raw(2, "ab"), raw(fin|9, "p"), raw(0, "cd"), raw(fin, "ef"), raw(fin|8, "\x03\xe8")), "abcdef", 1000},
 		{"text", raw(fin|1, "hello"), "", 1003},
 		{"not masked", append([]byte{fin | 2, 2}, "ab"...), "", 1002},
 		{"reserved bit, as of compression", raw(fin|0x40|2, "ab"), "", 1002},
-		{"a continuation of nothing", raw(fin|0, "ab"), "", 1002},
+		{"a continuation of nothing", raw(fin, "ab"), "", 1002},
 		{"a new message inside another", join(raw(2, "ab"), raw(fin|2, "cd")), "ab", 1002},
 		{"reserved opcode", raw(fin|3, "ab"), "", 1002},
 		{"a fragmented ping", raw(9, "p"), "", 1002},

@@ -134,9 +134,12 @@ func (c sessionShow) Run(ctx context.Context, con console, g *globals) error {
 		return err
 	}
 	w := tabwriter.NewWriter(con.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "mqtt id\t%s\nclient\t%s\nstate\t%s since %s\npeer\t%s over %s, protocol level %d\nexpiry\t%s after a disconnect\n"+
-		"messages\t%d received, %d sent, %d queued, %d in flight\nsubscriptions\t%d\ndropped\t%d\n", printable(s.MQTTID), s.Client, s.state(), s.Since.UTC().Format(time.RFC3339),
-		s.Remote, s.Listener, s.Version, time.Duration(s.ExpiryS)*time.Second, s.Received, s.Sent, s.Queued, s.Inflight, s.Subscriptions, s.Dropped)
+	fmt.Fprintf(w, "mqtt id\t%s\nclient\t%s\nstate\t%s since %s\n", printable(s.MQTTID), s.Client, s.state(), s.Since.UTC().Format(time.RFC3339))
+	if s.Connected {
+		fmt.Fprintf(w, "peer\t%s over %s, protocol level %d\n", s.Remote, s.Listener, s.Version)
+	}
+	fmt.Fprintf(w, "expiry\t%s after a disconnect\n"+
+		"messages\t%d received, %d sent, %d queued, %d in flight\nsubscriptions\t%d\ndropped\t%d\n", time.Duration(s.ExpiryS)*time.Second, s.Received, s.Sent, s.Queued, s.Inflight, s.Subscriptions, s.Dropped)
 	for _, why := range slices.Sorted(maps.Keys(s.DroppedBy)) {
 		fmt.Fprintf(w, "  %s\t%d\n", why, s.DroppedBy[why])
 	}
