@@ -374,6 +374,18 @@ func TestFault11Filters(t *testing.T) {
 			}
 			return ""
 		},
+		"identifier of a retained message": func(w *world) string {
+			p := w.dial(hello{id: "p"})
+			p.send(pub{topic: "plain", payload: "kept", retain: true})
+			p.alive()
+			s := w.dial(hello{id: "s"})
+			s.write(subscribe(5, 1, []byte{0x0B, 7}, 0, "plain"))
+			s.want(0x90)
+			if m := s.wantMsg(); !m.retain || !strings.Contains(string(m.properties), "\x0b\x07") {
+				return fmt.Sprintf("properties %x", m.properties)
+			}
+			return ""
+		},
 		"expiry": func(w *world) string {
 			s := w.dial(hello{id: "s"})
 			s.mustSub(0, "plain")
@@ -386,6 +398,30 @@ func TestFault11Filters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { fault(t, setting{}, nil, steps) })
 	}
+}
+
+// What is sent again comes in the order of the first time.
+func TestFault12ResendOrder(t *testing.T) {
+	fault(t, setting{}, nil, func(w *world) string {
+		h := hello{id: "s", persistent: true, properties: hour}
+		s := w.dial(h)
+		s.mustSub(1, "plain/#")
+		p := w.dial(hello{id: "p"})
+		const n = 80
+		p.publishes("plain/x", n, func(i int) string { return fmt.Sprint(i) })
+		for range n {
+			s.wantMsg()
+		}
+		_ = s.conn.Close()
+		p.alive()
+		s = w.dial(h)
+		for i := range n {
+			if m := s.wantMsg(); m.payload != fmt.Sprint(i) {
+				return fmt.Sprintf("message %s in place %d", m.payload, i)
+			}
+		}
+		return ""
+	})
 }
 
 // A literal grant is that topic, not what lies below it. (The library's ledger of rules, which takes it so, is not linked in
