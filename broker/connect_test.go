@@ -27,7 +27,6 @@ func TestConnack(t *testing.T) {
 		"receive maximum 77":                   {0x21, 0, 77},
 		"maximum packet size":                  {0x27, 0, 1, 0x11, 0x70},
 		"topic alias maximum":                  {0x22, 0, 64},
-		"shared subscriptions are unavailable": {0x2A, 0},
 		"session expiry a day [MQTT-3.2.2-21]": {0x11, 0, 1, 0x51, 0x80},
 		"assigned identifier":                  {0x12, 0, 20},
 	} {
@@ -38,7 +37,7 @@ func TestConnack(t *testing.T) {
 	if bytes.Contains(p.body[3:], []byte{0x24, 1}) || bytes.Contains(p.body[3:], []byte{0x24, 0}) {
 		t.Errorf("a maximum QoS is announced: %x", p.body)
 	}
-	if bytes.Contains(p.body[3:], []byte{0x25}) {
+	if bytes.Contains(p.body[3:], []byte{0x2A, 0}) || bytes.Contains(p.body[3:], []byte{0x25}) {
 		t.Errorf("retain available is announced: %x", p.body)
 	}
 	c, p := dialAny(t, x.Addr(), hello{id: "again", user: "dev", version: 4, persistent: true})

@@ -32,6 +32,7 @@ func (c *client) publishes(path string, n int, payload func(i int) string) {
 }
 
 // Each filter gets its code; a subscription for QoS 2 is taken too [MQTT-3.2.2-10].
+// Shared filters have a name without wildcards [MQTT-4.8.2-1] [MQTT-4.8.2-2].
 func TestSubscribeCodes(t *testing.T) {
 	x := open(t, setting{})
 	cases := []struct {
@@ -42,7 +43,7 @@ func TestSubscribeCodes(t *testing.T) {
 		{"plain/#", 1}, {"+/x", 1}, {"mHv1.0/+/line2", 0x87},
 		{full("_verdict/line/#"), 1}, {full("_verdict/+/x"), 1}, {full("_verdict/#"), 1}, {full("_verdict/dev/#"), 0x87},
 		{full("line2/#"), 0x87}, {"mHv1.0/else/#", 0x87}, {"mHv1.0", 0x87}, {"else/#", 0x87}, {full("_ingress/#"), 0x87}, {full("_ingress/line/#"), 0x87}, {full("_x"), 0x87},
-		{"$SYS/#", 0x87}, {"$x", 0x87}, {"$share/g/line1/#", 0x9E}, {"$share", 0x9E},
+		{"$SYS/#", 0x87}, {"$x", 0x87}, {"$share/g/plain/#", 2}, {"$share/g/line2/#", 0x87}, {"$share", 0x8F}, {"$share/g", 0x8F}, {"$share//plain/a", 0x8F}, {"$share/+/plain/a", 0x8F}, {"$share/g/a#", 0x8F},
 		{"", 0x8F}, {"a#", 0x8F}, {"a/b#", 0x8F}, {"a+", 0x8F}, {"+a/b", 0x8F}, {"#/a", 0x8F}, {"a/#/b", 0x8F}, {"a/+b", 0x8F},
 		{strings.Repeat("a/", 130) + "a", 0x97},
 	}

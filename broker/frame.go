@@ -45,7 +45,6 @@ const (
 	codeAdministrative  = 0x98
 	codePayloadInvalid  = 0x99
 	codeQoSNotSupported = 0x9B
-	codeNoShared        = 0x9E
 	codeConnectRate     = 0x9F
 )
 

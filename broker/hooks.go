@@ -196,7 +196,6 @@ func (h *hooks) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packe
 	}
 	pk.Properties.MaximumPacketSize = uint32(h.b.o.Limits.MaxPacketSize)
 	pk.Properties.TopicAliasMaximum = topicAliasMaximum
-	pk.Properties.SharedSubAvailable, pk.Properties.SharedSubAvailableFlag = 0, true
 	return pk
 }
 

@@ -23,7 +23,10 @@ type subscription struct {
 type node struct {
 	children map[string]*node
 	subs     map[*session]*subscription
+	groups   map[string]*group // of shared subscriptions, by name
 }
+
+func (n *node) empty() bool { return len(n.children) == 0 && len(n.subs) == 0 && len(n.groups) == 0 }
 
 // index holds every subscription. Each change makes a new generation, with which cached matches compare.
 type index struct {
@@ -37,7 +40,8 @@ func (x *index) add(s *subscription) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	n := &x.root
-	for level := range strings.SplitSeq(s.filter, "/") {
+	share, filter := cutShare(s.filter)
+	for level := range strings.SplitSeq(filter, "/") {
 		if n.children == nil {
 			n.children = map[string]*node{}
 		}
@@ -47,6 +51,19 @@ func (x *index) add(s *subscription) {
 			n.children[level] = next
 		}
 		n = next
+	}
+	if share != "" {
+		g := n.groups[share]
+		if g == nil {
+			if n.groups == nil {
+				n.groups = map[string]*group{}
+			}
+			g = &group{members: map[*session]*subscription{}}
+			n.groups[share] = g
+		}
+		g.members[s.session] = s
+		x.generation.Add(1)
+		return
 	}
 	if n.subs == nil {
 		n.subs = map[*session]*subscription{}
@@ -69,7 +86,8 @@ func (x *index) remove(subs ...*subscription) {
 }
 
 func (x *index) removeLocked(s *subscription) {
-	levels := strings.Split(s.filter, "/")
+	share, filter := cutShare(s.filter)
+	levels := strings.Split(filter, "/")
 	path := make([]*node, 0, len(levels)+1)
 	n := &x.root
 	for _, level := range levels {
@@ -78,11 +96,21 @@ func (x *index) removeLocked(s *subscription) {
 			return
 		}
 	}
-	if n.subs[s.session] != s {
+	in := n.subs
+	g := n.groups[share]
+	if share != "" {
+		if g == nil {
+			return
+		}
+		in = g.members
+	}
+	if in[s.session] != s {
 		return // replaced meanwhile
 	}
-	delete(n.subs, s.session)
-	for i := len(levels) - 1; i >= 0 && len(n.children) == 0 && len(n.subs) == 0; i-- {
+	if delete(in, s.session); share != "" && len(in) == 0 {
+		delete(n.groups, share)
+	}
+	for i := len(levels) - 1; i >= 0 && n.empty(); i-- {
 		n = path[i]
 		delete(n.children, levels[i])
 	}
@@ -100,7 +128,7 @@ func (x *index) match(topic string, name *uns.Name) *match {
 		}
 		w.down(&x.root, topic, 0)
 	}
-	if len(w.receivers) == 0 {
+	if len(w.receivers)+len(w.groups) == 0 {
 		if m := x.none.Load(); m != nil && m.generation == generation {
 			return m
 		}
@@ -108,10 +136,15 @@ func (x *index) match(topic string, name *uns.Name) *match {
 		x.none.Store(m)
 		return m
 	}
-	m := &match{generation: generation, name: *name, topic: topic, receivers: w.receivers}
+	m := &match{generation: generation, name: *name, topic: topic, receivers: w.receivers, groups: w.groups}
 	for _, r := range w.receivers {
 		r.seal()
 		m.durable = m.durable || r.session.num != 0 && r.qos > 0
+	}
+	for _, x := range w.groups {
+		for _, r := range x.members {
+			m.durable = m.durable || r.session.num != 0 && r.qos > 0
+		}
 	}
 	return m
 }
@@ -120,6 +153,7 @@ func (x *index) match(topic string, name *uns.Name) *match {
 type walk struct {
 	underscore int // the last level that starts with _ in a topic of the namespace: only a literal matches up to there
 	receivers  []*receiver
+	groups     []*sharing
 }
 
 func (w *walk) down(n *node, rest string, depth int) {
@@ -148,6 +182,9 @@ func (w *walk) step(n *node, rest string, depth int, more bool) {
 func (w *walk) take(n *node) {
 	if n == nil {
 		return
+	}
+	for _, g := range n.groups {
+		w.groups = append(w.groups, g.receivers())
 	}
 next:
 	for _, s := range n.subs {

@@ -13,10 +13,11 @@ type owedBatch struct {
 	next int
 }
 
-// owedMessage is one message with the row numbers of its durable deliveries, one per receiver of the match, 0 = none.
+// owedMessage is one message with the row numbers of its durable deliveries, one per receiver, 0 = none.
 type owedMessage struct {
 	at int
 	m  *match
+	to []*receiver
 	ns []uint64
 }
 
@@ -38,23 +39,24 @@ func (b *Broker) Prepare(batch *uns.Batch) {
 		}
 		s := &batch.Samples[msg.At]
 		origin, _ := msg.Origin.(*session)
-		ns := b.oweDurably(m, byte(b.o.LiveQoS), msg.Retain, origin, &batch.Rows, &message{topic: msg.Topic.Full},
+		to := m.to()
+		ns := b.oweDurably(m, to, byte(b.o.LiveQoS), msg.Retain, origin, &batch.Rows, &message{topic: msg.Topic.Full},
 			func(dst []byte) []byte { return uns.AppendLive(dst, s) })
-		if ns == nil {
+		if ns == nil && len(m.groups) == 0 { // whose turn it is in a group is decided here
 			continue
 		}
 		if owed == nil {
 			owed = &owedBatch{}
 			batch.Owed = owed
 		}
-		owed.list = append(owed.list, owedMessage{i, m, ns})
+		owed.list = append(owed.list, owedMessage{i, m, to, ns})
 	}
 }
 
 // oweDurably adds a row for every receiver of m that must get msg even when the box is killed; nil: there is none. late
 // gives the payload when it is known inside the commit only.
-func (b *Broker) oweDurably(m *match, qos byte, retain bool, origin *session, rows *[]uns.Row, msg *message, late func(dst []byte) []byte) (ns []uint64) {
-	for i, r := range m.receivers {
+func (b *Broker) oweDurably(m *match, to []*receiver, qos byte, retain bool, origin *session, rows *[]uns.Row, msg *message, late func(dst []byte) []byte) (ns []uint64) {
+	for i, r := range to {
 		if r.session.num == 0 {
 			continue
 		}
@@ -67,7 +69,7 @@ func (b *Broker) oweDurably(m *match, qos byte, retain bool, origin *session, ro
 			continue
 		}
 		if ns == nil {
-			ns = make([]uint64, len(m.receivers))
+			ns = make([]uint64, len(to))
 		}
 		ns[i] = r.session.lastN.Add(1)
 		row := uns.Row{Key: queuedKey(r.session.num, ns[i]), Value: appendQueued(nil, &d, msg.topic, msg.properties, msg.expires), Late: late}
@@ -95,19 +97,22 @@ func (b *Broker) Publish(batch *uns.Batch, i int) {
 	t := batch.Messages[i].Topic
 	m := b.matchOf(t)
 	var ns []uint64
+	var to []*receiver
 	if o, _ := batch.Owed.(*owedBatch); o != nil && o.next < len(o.list) && o.list[o.next].at == i {
 		// Whom Prepare found gets it: the rows are there.
-		m, ns = o.list[o.next].m, o.list[o.next].ns
+		m, to, ns = o.list[o.next].m, o.list[o.next].to, o.list[o.next].ns
 		o.next++
+	} else {
+		to = m.to()
 	}
-	if len(m.receivers) == 0 {
+	if len(to) == 0 {
 		return
 	}
 	in := &batch.Messages[i]
 	origin, _ := in.Origin.(*session)
 	s := &batch.Samples[in.At]
 	var msg *message
-	for k, r := range m.receivers {
+	for k, r := range to {
 		policy, ok := r.permitted(m)
 		if msg == nil && ok {
 			msg = &message{topic: t.Full, payload: uns.AppendLive(make([]byte, 0, 96), s)}
@@ -142,7 +147,7 @@ func (b *Broker) deliverCleared(n *uns.Name, origin *session, qos byte) {
 	full := b.o.Namespace.Full(n.Workspace, n.Path)
 	m := b.index.match(full, &uns.Name{Place: uns.Value, Workspace: n.Workspace, Path: n.Path})
 	msg := &message{topic: full}
-	for _, r := range m.receivers {
+	for _, r := range m.to() {
 		policy, ok := r.permitted(m)
 		r.owe(msg, policy, ok, min(qos, byte(b.o.LiveQoS)), true, origin, 0)
 	}
@@ -150,15 +155,16 @@ func (b *Broker) deliverCleared(n *uns.Name, origin *session, qos byte) {
 
 // deliverOrdinary owes an ordinary message to its subscribers.
 func (b *Broker) deliverOrdinary(c *conn, it *item) {
-	m := it.match
+	m, to := it.match, it.to
 	if m == nil {
 		m = b.matchOrdinary(it.entry)
+		to = m.to()
 	}
-	if len(m.receivers) == 0 {
+	if len(to) == 0 {
 		return
 	}
 	msg := it.message
-	for k, r := range m.receivers {
+	for k, r := range to {
 		policy, ok := r.permitted(m)
 		if msg == nil && ok {
 			msg = c.ordinaryMessage(it)
@@ -185,6 +191,6 @@ func (c *conn) prepareOrdinary(it *item) {
 	if !m.durable || it.qos == 0 {
 		return
 	}
-	it.match, it.message = m, c.ordinaryMessage(it)
-	it.owed = c.b.oweDurably(m, it.qos, it.retain, c.session, &c.batch.Rows, it.message, nil)
+	it.match, it.to, it.message = m, m.to(), c.ordinaryMessage(it)
+	it.owed = c.b.oweDurably(m, it.to, it.qos, it.retain, c.session, &c.batch.Rows, it.message, nil)
 }

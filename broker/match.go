@@ -14,6 +14,7 @@ type match struct {
 	name       uns.Name
 	topic      string
 	receivers  []*receiver
+	groups     []*sharing
 	durable    bool // one of them has a session that outlives its connection and asks for QoS 1 or more
 }
 
@@ -25,6 +26,7 @@ type receiver struct {
 	ids     []byte // all their identifiers as properties [MQTT-3.3.4-3]
 	retain  bool   // one of them asks for retain as published
 	noLocal bool   // one of them asks for none of its own: look at each
+	group   *group // it is a member of a shared subscription
 	grant   atomic.Pointer[grantCheck]
 }
 
@@ -84,7 +86,7 @@ func mayReceive(p *auth.Principal, policy *auth.Policy, n *uns.Name, topic strin
 // delivery is how the receiver gets one message, if at all. origin is the session that published it, nil for the box.
 func (r *receiver) delivery(msg *message, policy *auth.Policy, qos byte, retain bool, origin *session) (d delivery, ok bool) {
 	if !r.noLocal || origin != r.session { // [MQTT-3.8.3-3]
-		return delivery{message: msg, policy: policy, qos: min(qos, r.qos), retain: retain && r.retain, ids: r.ids}, true
+		return delivery{message: msg, policy: policy, qos: min(qos, r.qos), retain: retain && r.retain, ids: r.ids, group: r.group}, true
 	}
 	d = delivery{message: msg, policy: policy}
 	for _, s := range r.subs {

@@ -26,7 +26,7 @@ func TestPaho(t *testing.T) {
 		c := paho.NewClient(paho.ClientConfig{Conn: packets.NewThreadSafeConn(raw), OnPublishReceived: []func(paho.PublishReceived) (bool, error){
 			func(p paho.PublishReceived) (bool, error) { got <- p.Packet; return true, nil }}})
 		ack, err := c.Connect(t.Context(), &paho.Connect{ClientID: id, Username: user, UsernameFlag: true, Password: []byte(secret), PasswordFlag: true, KeepAlive: 30, CleanStart: true})
-		if err != nil || ack.ReasonCode != 0 || ack.Properties.MaximumQoS != nil || ack.Properties.SharedSubAvailable {
+		if err != nil || ack.ReasonCode != 0 || ack.Properties.MaximumQoS != nil || !ack.Properties.SharedSubAvailable {
 			t.Fatal(err, ack)
 		}
 		return c

@@ -63,12 +63,13 @@ func (b *Broker) begin(ctx context.Context, c *conn, clean bool, window int, exp
 
 // endSession ends a session for ever: its subscriptions, what is owed to it, its rows. The caller holds the claim.
 func (b *Broker) endSession(s *session) {
-	subs := s.end()
+	subs, shared := s.end()
 	list := make([]*subscription, 0, len(subs))
 	for _, sub := range subs {
 		list = append(list, sub)
 	}
 	b.index.remove(list...)
+	b.passOn(shared)
 	b.mu.Lock()
 	if b.sessions[s.id] == s {
 		delete(b.sessions, s.id)

@@ -42,6 +42,7 @@ type item struct {
 	correlation []byte
 	// Of an ordinary message that sessions must get even when the box is killed.
 	match   *match
+	to      []*receiver
 	message *message
 	owed    []uint64
 }

@@ -37,7 +37,7 @@ func (c *conn) reply(it *item) {
 		r.match = c.b.index.match(r.topic, &r.name)
 	}
 	var msg *message
-	for _, to := range r.match.receivers {
+	for _, to := range r.match.to() {
 		policy, ok := to.permitted(r.match)
 		if msg == nil && ok {
 			msg = c.verdictMessage(it)

@@ -306,9 +306,10 @@ func (s *session) detach(now time.Time) {
 }
 
 // end lets go of everything. Cached matches may still point here for a while.
-func (s *session) end() (subscriptions map[string]*subscription) {
+func (s *session) end() (subscriptions map[string]*subscription, shared []delivery) {
 	s.mu.Lock()
-	lost := s.queue.n + len(s.flights)
+	shared = s.shared()
+	lost := s.queue.n + len(s.flights) - len(shared)
 	subscriptions = s.subscriptions
 	s.over, s.conn, s.subscriptions, s.queue, s.flights, s.open, s.inbound = true, nil, nil, ring{}, nil, nil, nil
 	s.resend, s.forgotten, s.durable, s.replay = 0, nil, nil, replay{}
@@ -316,7 +317,7 @@ func (s *session) end() (subscriptions map[string]*subscription) {
 	if lost > 0 {
 		s.drop(dropSessionEnded, lost)
 	}
-	return subscriptions
+	return subscriptions, shared
 }
 
 // commit makes durable what must be before the messages that fill gave are sent.

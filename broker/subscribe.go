@@ -16,8 +16,8 @@ const (
 // part is let through; each delivery is checked again.
 func (c *conn) refuseFilter(filter string) (code byte) {
 	switch {
-	case filter == "$share" || strings.HasPrefix(filter, "$share/"):
-		return codeNoShared
+	case (filter == "$share" || strings.HasPrefix(filter, "$share/")) && !validShare(filter):
+		return codeFilterInvalid
 	case !uns.ValidFilter(filter):
 		return codeFilterInvalid
 	case strings.Count(filter, "/") >= maxFilterLevels:
@@ -31,7 +31,8 @@ func (c *conn) refuseFilter(filter string) (code byte) {
 	if !known && n+len(c.refusals) >= maxSubscriptions {
 		return codeQuota
 	}
-	if policy := s.principal().Policy(); policy == nil || !mayListen(s.principal(), policy, c.b.o.Namespace.Root(), filter) {
+	_, inner := cutShare(filter)
+	if policy := s.principal().Policy(); policy == nil || !mayListen(s.principal(), policy, c.b.o.Namespace.Root(), inner) {
 		return codeNotAuthorized
 	}
 	return 0

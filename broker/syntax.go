@@ -1,6 +1,9 @@
 package broker
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 // The control frames are checked here before the MQTT library sees them: it panics on some malformed ones and accepts
 // others. Each check returns 0 or the reason code with which the connection ends.
@@ -90,11 +93,14 @@ func checkSubscribe(b []byte, version byte) (code byte) {
 		return codeProtocol
 	}
 	for len(b) > 0 {
-		var ok bool
-		if b, ok = cutValidText(b); !ok || len(b) == 0 {
+		filter, rest, ok := cutText(b)
+		if b = rest; !ok || !validText(filter) || len(b) == 0 {
 			return codeMalformed
 		}
 		o := b[0]
+		if o&4 != 0 && version == 5 && bytes.HasPrefix(filter, []byte("$share/")) { // [MQTT-3.8.3-4]
+			return codeProtocol
+		}
 		if o&3 == 3 || (version < 5 && o > 2) || o&0xC0 != 0 || o>>4&3 == 3 { // [MQTT-3.8.3-4] [MQTT-3.8.3-5]
 			return codeProtocol
 		}
