@@ -246,10 +246,10 @@ func (b *Broker) noteFailure(k tallyKey) {
 
 // sweepTallies is called by the watchdog.
 func (b *Broker) sweepTallies(now time.Time) {
-	if since := now.Sub(b.swept); since >= 0 && since < tallyWindow/tallyParts {
+	last, ns := b.swept.Load(), now.UnixNano()
+	if since := ns - last; since >= 0 && since < int64(tallyWindow/tallyParts) || !b.swept.CompareAndSwap(last, ns) {
 		return
 	}
-	b.swept = now
 	b.limits.flapping.sweep(now)
 	b.limits.signIn.sweep(now)
 }

@@ -43,6 +43,8 @@ var onlyImporters = []struct {
 	{"github.com/mochi-mqtt/server", []string{"broker", "perf/baremochi"}, "mochi is the broker's control plane; baremochi is the baseline of the figures"},
 	{"github.com/cockroachdb/pebble", []string{"historian", "historian/kv", "historian/datadir"}, "Pebble is how the historian stores"},
 	{"github.com/danielgtaylor/huma", []string{"web"}, "huma is how REST is described"},
+	{"github.com/gorilla/websocket", []string{"web"}, "WebSocket is unwrapped in web; the broker sees a stream"},
+	{"github.com/golang-jwt/jwt", []string{"auth"}, "what a token says is auth's to judge"},
 	{"github.com/alecthomas/kong", []string{"cmd/millrace"}, "packages never read flags"},
 	{"github.com/knadh/koanf", []string{"cmd/millrace"}, "packages never read configuration files or the environment"},
 }
