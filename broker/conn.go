@@ -41,6 +41,7 @@ type conn struct {
 	pass        []byte // what is left to hand over of the control frame
 	handed      byte   // type of the frame the library works on; 0 = none
 	refusals    []byte // reason codes of the SUBSCRIBE or UNSUBSCRIBE being worked on
+	levels      int    // of all filters of the session, while a SUBSCRIBE is worked on
 	established bool
 	version     byte
 	end         error // once set, what Read returns

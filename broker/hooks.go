@@ -234,7 +234,7 @@ func (h *hooks) OnACLCheck(*mqtt.Client, string, bool) bool { return true }
 // OnSubscribe decides about each filter and hides the refused ones from the library.
 func (h *hooks) OnSubscribe(cl *mqtt.Client, pk packets.Packet) packets.Packet {
 	c := cl.Net.Conn.(*conn)
-	c.refusals = c.refusals[:0]
+	c.refusals, c.levels = c.refusals[:0], c.session.filterLevels()
 	for i := range pk.Filters {
 		code := c.refuseFilter(pk.Filters[i].Filter)
 		if code != 0 {

@@ -125,3 +125,47 @@ func TestHostileList(t *testing.T) {
 		t.Errorf("%d entries left in the index", n)
 	}
 }
+
+// Deep filters cost the index memory by the level, so all of a session together are bounded, in one SUBSCRIBE or in many.
+func TestFilterLevelsAreBounded(t *testing.T) {
+	x := open(t, setting{})
+	deep := func(n int) string { return fmt.Sprint(n, strings.Repeat("/+", 127)) }
+	taken := func(codes []byte) (n int) {
+		for _, code := range codes {
+			switch code {
+			case 0:
+				n++
+			case 0x97:
+			default:
+				t.Fatalf("code %02x", code)
+			}
+		}
+		return n
+	}
+	var many []string
+	for n := range 300 {
+		many = append(many, deep(n))
+	}
+	c := dial(t, x.Addr(), hello{id: "c", user: "dev"})
+	if n := taken(c.sub(0, many...)); n != 256 {
+		t.Errorf("%d deep filters are taken in one SUBSCRIBE", n)
+	}
+	if n := taken(c.sub(0, many[:2]...)); n != 2 {
+		t.Error("a filter that is there may be replaced")
+	}
+	if n := taken(c.sub(0, "plain")); n != 0 {
+		t.Error("beyond the bound")
+	}
+	c.unsubscribe(1, many[0])
+	if n := taken(c.sub(0, "plain", many[0])); n != 1 {
+		t.Error("an UNSUBSCRIBE makes room")
+	}
+	d := dial(t, x.Addr(), hello{id: "d", user: "dev"})
+	total := 0
+	for i := 0; i < 300; i += 30 {
+		total += taken(d.sub(0, many[i:i+30]...))
+	}
+	if total != 256 {
+		t.Errorf("%d deep filters are taken in ten SUBSCRIBEs", total)
+	}
+}

@@ -10,6 +10,7 @@ import (
 const (
 	maxSubscriptions = 4096 // of one session
 	maxFilterLevels  = 128
+	maxSessionLevels = 32768 // of all filters of one session together: a level costs up to a kilobyte of the index
 )
 
 // refuseFilter decides about a filter of a SUBSCRIBE: 0, or the SUBACK's reason code. A filter of which grants permit a
@@ -28,14 +29,28 @@ func (c *conn) refuseFilter(filter string) (code byte) {
 	_, known := s.subscriptions[filter]
 	n := len(s.subscriptions)
 	s.mu.Unlock()
-	if !known && n+len(c.refusals) >= maxSubscriptions {
+	levels := strings.Count(filter, "/") + 1
+	if !known && (n+len(c.refusals) >= maxSubscriptions || c.levels+levels > maxSessionLevels) {
 		return codeQuota
 	}
 	_, inner := cutShare(filter)
 	if policy := s.principal().Policy(); policy == nil || !mayListen(s.principal(), policy, c.b.o.Namespace.Root(), inner) {
 		return codeNotAuthorized
 	}
+	if !known {
+		c.levels += levels
+	}
 	return 0
+}
+
+// filterLevels counts the levels of all filters of the session.
+func (s *session) filterLevels() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for filter := range s.subscriptions {
+		n += strings.Count(filter, "/") + 1
+	}
+	return n
 }
 
 // mayListen says whether any topic that filter matches could be delivered to p.
