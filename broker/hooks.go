@@ -73,7 +73,16 @@ func (h *hooks) OnConnect(cl *mqtt.Client, pk packets.Packet) error {
 		return code
 	}
 	cl.Properties.Will = mqtt.Will{}
+	h.b.imposeKeepAlive(cl)
 	return nil
+}
+
+// imposeKeepAlive shortens the keep-alive where the client can be told so.
+func (b *Broker) imposeKeepAlive(cl *mqtt.Client) {
+	most := min(b.o.ServerKeepAlive/time.Second, 65535)
+	if asked := cl.State.Keepalive; most > 0 && cl.Properties.ProtocolVersion == 5 && (asked == 0 || time.Duration(asked) > most) {
+		cl.State.Keepalive, cl.State.ServerKeepalive = uint16(most), true
+	}
 }
 
 func (b *Broker) admit(c *conn, cl *mqtt.Client, pk *packets.Packet) (code packets.Code, ok bool) {

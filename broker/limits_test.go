@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -455,4 +456,25 @@ func TestSlowDrip(t *testing.T) {
 	dial(t, x.Addr(), hello{id: "c", user: "dev"}).alive()
 	wg.Wait()
 	eventually(t, "all are gone", func() bool { return x.metric("millrace_broker_connections", "") <= 1 })
+}
+
+// [MQTT-3.2.2-21] [MQTT-3.2.2-22] A keep-alive the box sets is told, and held.
+func TestServerKeepAlive(t *testing.T) {
+	x := open(t, setting{broker: func(o *broker.Options) { o.ServerKeepAlive = 60 * time.Second }})
+	for _, tt := range []struct {
+		version byte
+		asked   uint16
+		told    bool
+		silence time.Duration
+	}{{5, 120, true, 95 * time.Second}, {5, 0, true, 95 * time.Second}, {5, 30, false, 50 * time.Second}, {4, 120, false, 185 * time.Second}} {
+		c, p := dialAny(t, x.Addr(), hello{id: "c", user: "dev", version: tt.version, keepAlive: tt.asked})
+		if told := bytes.Contains(p.body[2:], []byte{0x13, 0, 60}); told != tt.told {
+			t.Errorf("%+v: CONNACK %v", tt, p)
+		}
+		c.alive()
+		x.Inspect(x.clock.now().Add(tt.silence - 10*time.Second))
+		c.alive()
+		x.Inspect(x.clock.now().Add(tt.silence))
+		c.disconnected(0x8D)
+	}
 }

@@ -41,6 +41,8 @@ type Options struct {
 		SignInFailures PerMinute `koanf:"signInFailures"`
 	} `koanf:"limits"`
 
+	// ServerKeepAlive is imposed on MQTT 5 clients that ask for more, or for none; 0: theirs holds [MQTT-3.2.2-21].
+	ServerKeepAlive time.Duration `koanf:"-"`
 	// LiveQoS is uns.liveMirror.qos: the highest QoS at which live values are delivered.
 	LiveQoS int `koanf:"-"`
 	// Values are what new subscribers to stored topics get as retained messages; nil: nothing.
