@@ -458,7 +458,7 @@ func TestSlowDrip(t *testing.T) {
 	eventually(t, "all are gone", func() bool { return x.metric("millrace_broker_connections", "") <= 1 })
 }
 
-// [MQTT-3.2.2-21] [MQTT-3.2.2-22] A keep-alive the box sets is told, and held.
+// A keep-alive the box sets is told, and held.
 func TestServerKeepAlive(t *testing.T) {
 	x := open(t, setting{broker: func(o *broker.Options) { o.ServerKeepAlive = 60 * time.Second }})
 	for _, tt := range []struct {
