@@ -166,6 +166,7 @@ func (b *Broker) Serve(ctx context.Context) error {
 		b.listener.close()
 	}
 	b.listener.wg.Wait()
+	b.publishDueWills(b.now(), true) // a box that stops cannot promise to be back in time
 	close(stop)
 	loops.Wait()
 	_ = b.library.Close()
@@ -204,11 +205,14 @@ func (b *Broker) leave(c *conn) {
 		for _, filter := range s.filters() {
 			b.library.Topics.Unsubscribe(filter, s.id)
 		}
-		if s.outlives() {
+		lives := s.outlives()
+		w := s.willAfter(c, b.now(), lives)
+		if lives {
 			s.detach(b.now())
 		} else {
 			b.endSession(s)
 		}
+		b.publishWill(w)
 	}
 	b.releaseClaim(c.claim)
 }

@@ -62,6 +62,8 @@ type conn struct {
 	exactly     int // of items, those of QoS 2
 	batch       uns.Batch
 	keeps       bool // the batch changes retained messages
+	will        *will
+	orderly     bool // the client said that it goes and that its will is not wanted
 	acks        []byte
 	replies     replyTopic
 
@@ -243,6 +245,7 @@ func (c *conn) control(typ, flags byte, body []byte) (code byte) {
 
 // goodbye takes what an orderly DISCONNECT says about the session.
 func (c *conn) goodbye(body []byte) (code byte) {
+	c.orderly = len(body) == 0 || body[0] == codeSuccess
 	if len(body) < 2 {
 		return 0
 	}
@@ -267,6 +270,9 @@ func (c *conn) connect(body []byte) (code byte) {
 	}
 	version, code := checkConnect(body)
 	if code == 0 && !c.tooFast {
+		if c.will = parseWill(body); c.will != nil {
+			c.will.c = c
+		}
 		return 0
 	}
 	if c.tooFast {

@@ -63,7 +63,7 @@ func TestRefusedConnects(t *testing.T) {
 		{"wrong secret", hello{user: "dev", password: "x"}, 5, 0x86},
 		{"unknown client", hello{user: "nobody"}, 5, 0x86},
 		{"empty user", hello{user: ""}, 5, 0x86},
-		{"will", hello{user: "dev", flags: 4, afterID: will(0)}, 5, 0x83},
+		{"will that may not be", hello{user: "sub", flags: 4, afterID: will(0)}, 5, 0x87},
 		{"unknown version", hello{user: "dev", version: 9}, 1, 0x84},
 	}
 	for _, tc := range cases {
@@ -84,7 +84,7 @@ func TestRefusedConnects(t *testing.T) {
 			if p.body[0] != 0 || p.body[1] != want {
 				t.Errorf("%s, v%d: %v, want %02x", tc.name, v, p, want)
 			}
-			if tc.name == "will" && v == 5 && !strings.Contains(string(p.body), "wills come with the next version") {
+			if h.flags&4 != 0 && v == 5 && !strings.Contains(string(p.body), "will: not_authorized: ") {
 				t.Errorf("no reason: %v", p)
 			}
 			c.ended()

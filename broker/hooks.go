@@ -55,7 +55,6 @@ var (
 	refusedPolicy   = packets.ErrNotAuthorized
 	refusedBusy     = packets.ErrServerBusy
 	refusedClientID = packets.Code{Code: codeClientID, Reason: "the client identifier is in use by another API client; choose another one"}
-	refusedWill     = packets.Code{Code: codeUnable, Reason: "wills come with the next version; connect without one"}
 	refusedSessions = packets.Code{Code: codeQuota, Reason: "too many sessions wait for their clients; connect with a session expiry of 0"}
 	refusedStopping = packets.ErrServerShuttingDown
 	refusedBanned   = packets.Code{Code: codeBanned, Reason: "too many failures within a minute; try again in a minute"}
@@ -97,9 +96,6 @@ func (b *Broker) admit(c *conn, cl *mqtt.Client, pk *packets.Packet) (code packe
 	if principal.Policy() == nil {
 		return refusedPolicy, false
 	}
-	if pk.Connect.WillFlag {
-		return refusedWill, false
-	}
 	if b.limits.flapping.banned(tallyKey{principal.ID(), cl.ID}, b.now()) {
 		return refusedBanned, false
 	}
@@ -111,6 +107,9 @@ func (b *Broker) admit(c *conn, cl *mqtt.Client, pk *packets.Packet) (code packe
 	}
 	props := &cl.Properties.Props
 	c.principal = principal
+	if code, ok = c.refuseWill(); !ok {
+		return code, false
+	}
 	c.source = b.in.Source(principal.ID())
 	c.maxPacket = props.MaximumPacketSize
 	c.problem = !props.RequestProblemInfoFlag || props.RequestProblemInfo != 0
@@ -127,6 +126,7 @@ func (b *Broker) admit(c *conn, cl *mqtt.Client, pk *packets.Packet) (code packe
 		b.log.Warn("a session could not be kept; the client is told to come back", "client", principal.ID(), "mqtt_id", cl.ID, "error", err)
 		return refusedBusy, false
 	}
+	c.session.leaveWill(c.will)
 	return packets.Code{}, true
 }
 

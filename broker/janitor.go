@@ -174,6 +174,7 @@ func (s *session) forget(n uint64) {
 
 // expire ends the sessions whose time without a connection is over, and those whose client is gone.
 func (b *Broker) expire(now time.Time) {
+	b.publishDueWills(now, false)
 	if b.persistent.Load() == 0 {
 		return
 	}

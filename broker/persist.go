@@ -63,6 +63,7 @@ func (b *Broker) begin(ctx context.Context, c *conn, clean bool, window int, exp
 
 // endSession ends a session for ever: its subscriptions, what is owed to it, its rows. The caller holds the claim.
 func (b *Broker) endSession(s *session) {
+	defer b.publishWill(s.takeWill(b.now(), true))
 	subs, shared := s.end()
 	list := make([]*subscription, 0, len(subs))
 	for _, sub := range subs {

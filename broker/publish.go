@@ -90,26 +90,7 @@ func (c *conn) take(flags byte, body []byte) (code byte) {
 	if e.policy != policy {
 		c.check(e, policy)
 	}
-	verdict := e.verdict
-	if p.retain && e.ordinary() {
-		var ended bool
-		if verdict, ended = c.retain(e, p); ended {
-			return codeUnspecified
-		}
-	}
-	it := item{entry: e, at: -1, id: p.id, qos: p.qos, hash: hash, answer: answerTo[p.qos]}
-	if p.qos == 2 {
-		c.exactly++
-	}
-	if verdict.OK() && e.ordinary() {
-		it.retain, it.properties, it.payload = p.retain, p.properties, p.payload
-	} else {
-		it.at, it.response, it.correlation = len(c.batch.Messages), p.response, p.correlation
-		c.batch.Messages = append(c.batch.Messages, uns.Message{Source: c.source, Workspace: e.name.Workspace, Path: e.name.Path,
-			Topic: e.value, Payload: p.payload, Retain: p.retain, Origin: c.session, Verdict: verdict})
-	}
-	c.items = append(c.items, it)
-	return 0
+	return c.collect(e, p, item{entry: e, at: -1, id: p.id, qos: p.qos, hash: hash, answer: answerTo[p.qos]})
 }
 
 // entry finds the topic of a PUBLISH: by alias, or by one look-up of its bytes.
@@ -226,10 +207,10 @@ func (c *conn) prepare() {
 		case it.at < 0:
 			c.prepareOrdinary(it)
 		}
-		switch it.qos {
-		case 1:
+		switch it.answer {
+		case typePuback:
 			remember = true
-		case 2:
+		case typePubrec:
 			if kept {
 				c.batch.Rows = append(c.batch.Rows, c.inboundRow(*it))
 			}

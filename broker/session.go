@@ -34,6 +34,7 @@ type session struct {
 	subscriptions map[string]*subscription
 	hold          bool   // a SUBACK is to be written first
 	replay        replay // goes before the queue
+	will          *will
 	queue         ring
 	flights       []flight // sent and not done, in order
 	open          map[uint16]struct{}

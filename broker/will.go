@@ -1,0 +1,170 @@
+package broker
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+
+	"millrace/uns"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// will is the message a client leaves for the case that its connection ends without its word [MQTT-3.1.2-7]. It takes
+// the way of every publish: grants, the judgement and the store of values, retained rows, durable deliveries.
+type will struct {
+	c          *conn // whose it is; its reader has ended when the will is published
+	topic      string
+	payload    []byte
+	properties []byte // of the PUBLISH, in order
+	qos        byte
+	retain     bool
+	delay      time.Duration
+	due        time.Time // zero: its connection lives
+}
+
+// parseWill takes the will out of a CONNECT that checkConnect has let through; nil: there is none.
+func parseWill(b []byte) *will {
+	_, b, _ = cutText(b)
+	version, flags := b[0], b[1]
+	if flags&4 == 0 {
+		return nil
+	}
+	w := &will{qos: flags >> 3 & 3, retain: flags&0x20 != 0}
+	b = b[4:]
+	if version == 5 {
+		_, b, _ = cutProperties(b)
+	}
+	_, b, _ = cutText(b) // client identifier
+	if version == 5 {
+		var list []byte
+		list, b, _ = cutProperties(b)
+		for len(list) > 0 {
+			id, v, rest, ok := nextProperty(list)
+			if !ok {
+				break
+			}
+			if id == propWillDelay {
+				w.delay = time.Duration(binary.BigEndian.Uint32(v)) * time.Second
+			} else {
+				w.properties = append(w.properties, list[:len(list)-len(rest)]...)
+			}
+			list = rest
+		}
+	}
+	topic, b, _ := cutText(b)
+	payload, _, _ := cutText(b)
+	w.topic, w.payload = string(topic), append([]byte(nil), payload...)
+	return w
+}
+
+// refuseWill decides about the will at CONNECT: what its client may not publish is refused then, not when it is too late.
+func (c *conn) refuseWill() (refusal packets.Code, ok bool) {
+	if c.will == nil {
+		return refusal, true
+	}
+	e, code := c.meet([]byte(c.will.topic))
+	if code != 0 {
+		return packets.Code{Code: codeTopicInvalid, Reason: "the topic of the will is invalid"}, false
+	}
+	c.check(e, c.principal.Policy())
+	if e.verdict.OK() {
+		return refusal, true
+	}
+	return packets.Code{Code: reasonCode(e.verdict.Reason), Reason: "will: " + e.verdict.String()}, false
+}
+
+// leaveWill gives the session the will of the connection that begins. One that waited for the session to come back is
+// gone [MQTT-3.1.3-9].
+func (s *session) leaveWill(w *will) {
+	s.mu.Lock()
+	s.will = w
+	s.mu.Unlock()
+}
+
+// willAfter says what is to be published now that the connection has ended. One with a delay waits for the end of it or of
+// the session, whichever is first.
+func (s *session) willAfter(c *conn, now time.Time, lives bool) *will {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.will
+	if w == nil || w.c != c {
+		return nil
+	}
+	if c.orderly { // [MQTT-3.1.2-10] [MQTT-3.14.4-3]
+		s.will = nil
+		return nil
+	}
+	if lives && w.delay > 0 {
+		w.due = now.Add(w.delay)
+		return nil
+	}
+	s.will = nil
+	return w
+}
+
+// takeWill takes a will whose delay is over by now, or, at the end of the session, any that waits.
+func (s *session) takeWill(now time.Time, ending bool) *will {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.will
+	if w == nil || w.due.IsZero() || s.conn != nil && !ending || !ending && now.Before(w.due) {
+		return nil
+	}
+	s.will = nil
+	return w
+}
+
+// publishDueWills publishes those whose delay is over; all: those that wait, too, because the box stops.
+func (b *Broker) publishDueWills(now time.Time, all bool) {
+	if b.persistent.Load() == 0 {
+		return
+	}
+	for _, s := range b.everySession() {
+		b.publishWill(s.takeWill(now, all))
+	}
+}
+
+// publishWill publishes a will; what refuses it is counted as of its client, like any refusal.
+func (b *Broker) publishWill(w *will) {
+	if w == nil {
+		return
+	}
+	c := w.c
+	ctx, cancel := context.WithTimeout(b.ctx, b.o.Limits.ConnectTimeout)
+	defer cancel()
+	c.reset()
+	c.ctx, c.at = ctx, b.now()
+	e, code := c.meet([]byte(w.topic))
+	if code != 0 {
+		return
+	}
+	c.check(e, c.principal.Policy())
+	p := &publish{qos: w.qos, retain: w.retain, properties: w.properties, payload: w.payload}
+	if c.collect(e, p, item{entry: e, at: -1, qos: w.qos}) != 0 || !c.settle() {
+		b.log.Warn("a will could not be published", "client", c.principal.ID(), "mqtt_id", c.session.id, "topic_place", int(e.name.Place))
+	}
+}
+
+// collect puts a message that was looked at into the batch; code is 0 or why the connection ends.
+func (c *conn) collect(e *topicEntry, p *publish, it item) (code byte) {
+	verdict := e.verdict
+	if p.retain && e.ordinary() {
+		var ended bool
+		if verdict, ended = c.retain(e, p); ended {
+			return codeUnspecified
+		}
+	}
+	if it.answer == typePubrec {
+		c.exactly++
+	}
+	if verdict.OK() && e.ordinary() {
+		it.retain, it.properties, it.payload = p.retain, p.properties, p.payload
+	} else {
+		it.at, it.response, it.correlation = len(c.batch.Messages), p.response, p.correlation
+		c.batch.Messages = append(c.batch.Messages, uns.Message{Source: c.source, Workspace: e.name.Workspace, Path: e.name.Path,
+			Topic: e.value, Payload: p.payload, Retain: p.retain, Origin: c.session, Verdict: verdict})
+	}
+	c.items = append(c.items, it)
+	return 0
+}
