@@ -22,7 +22,6 @@ import (
 
 // Clients that others wrote exchange values, retained messages and wills through the box.
 
-
 // needs is for tests that need a program. At home such a test is skipped and says why; where CI is set it fails, since
 // .ci/deps has installed everything.
 func needs(t *testing.T, ok bool, what string) {
