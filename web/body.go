@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"unicode/utf8"
 )
@@ -26,7 +27,7 @@ func plainJSON(text []byte) error {
 		case errors.Is(err, io.EOF) && ended:
 			return nil
 		case errors.Is(err, io.EOF):
-			return errors.New("unexpected end of JSON input")
+			return io.ErrUnexpectedEOF
 		case err != nil:
 			return err
 		case ended:
@@ -73,6 +74,30 @@ func strictJSON(text []byte, into any) error {
 
 // jsonFault words a decoding error without the decoder's own vocabulary.
 func jsonFault(err error) string {
-	text := strings.TrimPrefix(err.Error(), "json: ")
-	return strings.ReplaceAll(text, "Go value of type ", "")
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return "the text ends in the middle of the JSON"
+	}
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) {
+		at := kind.Field
+		if at == "" {
+			at = "the whole"
+		}
+		return fmt.Sprintf("%s: a %s does not fit, %s is wanted", at, kind.Value, wanted(kind.Type))
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
+}
+
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	}
+	return "a number"
 }

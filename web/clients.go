@@ -98,7 +98,9 @@ func (w *Web) addClients() {
 				if !etagMatches(in.IfMatch, etag(now)) {
 					return nil, ofClient(in.ID, auth.ErrChanged)
 				}
-				patch.Revision = now.Revision
+				if strings.TrimSpace(in.IfMatch) != "*" { // which asks only that the client be there
+					patch.Revision = now.Revision
+				}
 			}
 			c, err := w.parts.Book.Patch(in.ID, patch)
 			return shown(c), ofClient(in.ID, err)

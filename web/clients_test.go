@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"millrace/auth"
@@ -190,4 +192,46 @@ func TestMe(t *testing.T) {
 	if got := b.call("", "GET", "/me").as("dev", secret).do().wants(t, 200).text; !strings.Contains(got, `"client":"dev"`) || !strings.Contains(got, `"workspace":"plant2"`) || strings.Contains(got, `"role"`) {
 		t.Errorf("a client: %s", got)
 	}
+}
+
+// Of many who change what they have read, one wins and the others are told; no change is lost.
+func TestOneOfManyPatchesWithTheSameETagWins(t *testing.T) {
+	b := newBox(t)
+	b.client("there", "main")
+	tag := b.call(auth.RoleAdmin, "GET", "/clients/there").do().wants(t, 200).Header.Get("ETag")
+	var all sync.WaitGroup
+	var won, lost atomic.Int64
+	patch := func(match string, i int) int {
+		r, err := b.call(auth.RoleAdmin, "PATCH", "/clients/there").with("If-Match", match).json(fmt.Sprintf(`{"description":"%s %d"}`, strings.Trim(match, `"`), i)).try()
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		return r.StatusCode
+	}
+	for i := range 24 {
+		all.Go(func() {
+			switch patch(tag, i) {
+			case 200:
+				won.Add(1)
+			case 412:
+				lost.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if won.Load() != 1 || lost.Load() != 23 {
+		t.Errorf("%d won, %d were told", won.Load(), lost.Load())
+	}
+	for i := range 24 { // * asks only that the client be there; often enough that two meet between reading and writing
+		all.Go(func() {
+			for n := range 40 {
+				if status := patch("*", 100*i+n); status != 200 {
+					t.Errorf("If-Match: * answered %d", status)
+				}
+			}
+		})
+	}
+	all.Wait()
+	b.call(auth.RoleAdmin, "PATCH", "/clients/there").with("If-Match", `W/"1"`).json(`{}`).do().refused(t, 412, "changed_meanwhile", "")
 }

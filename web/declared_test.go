@@ -15,6 +15,7 @@ import (
 type declared struct {
 	once sync.Once
 	ops  []declaredOp
+	mu   sync.Mutex
 }
 
 type declaredOp struct {
@@ -22,6 +23,7 @@ type declaredOp struct {
 	path   []string
 	// answers has the media types of each status; empty: no body.
 	answers map[string]map[string]json.RawMessage
+	met     map[string]bool // the statuses that came; under declared.mu
 }
 
 func (d *declared) load(t testing.TB, root string) {
@@ -39,7 +41,7 @@ func (d *declared) load(t testing.TB, root string) {
 		must(t, json.NewDecoder(res.Body).Decode(&doc))
 		for path, methods := range doc.Paths {
 			for method, op := range methods {
-				o := declaredOp{strings.ToUpper(method), strings.Split(path, "/"), map[string]map[string]json.RawMessage{}}
+				o := declaredOp{strings.ToUpper(method), strings.Split(path, "/"), map[string]map[string]json.RawMessage{}, map[string]bool{}}
 				for status, answer := range op.Responses {
 					o.answers[status] = answer.Content
 				}
@@ -88,6 +90,9 @@ func (d *declared) fault(r *http.Response, body string) string {
 	if o == nil {
 		return ""
 	}
+	d.mu.Lock()
+	o.met[strconv.Itoa(r.StatusCode)] = true
+	d.mu.Unlock()
 	content, ok := o.answers[strconv.Itoa(r.StatusCode)]
 	if !ok {
 		return "the status is not declared"

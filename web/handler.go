@@ -21,10 +21,11 @@ func (w *Web) handler() http.Handler {
 	w.addPages(mux)
 	w.addStreams(mux)
 	w.addOAuth(mux)
-	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(rw http.ResponseWriter, whole *http.Request) {
 		began := w.now()
 		w.metrics.inFlight.Inc()
 		seen := &answer{ResponseWriter: rw}
+		r := shallow(whole)
 		defer func() {
 			w.metrics.inFlight.Dec()
 			route := patternPath(r.Pattern)
@@ -43,6 +44,14 @@ func (w *Web) handler() http.Handler {
 		}
 		mux.ServeHTTP(seen, r)
 	})
+}
+
+// shallow is a copy of a request whose body can be replaced. The server looks at the body of its own request to see
+// whether the connection can be used again: with another in its place, the rest of a body that was too large would be
+// read as the next request.
+func shallow(r *http.Request) *http.Request {
+	own := *r
+	return &own
 }
 
 // contain keeps a panic within its request.

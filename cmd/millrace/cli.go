@@ -57,8 +57,8 @@ func (laterCommand) Run(k *kong.Context) error {
 	return fmt.Errorf("%s comes with a later version; `millrace --help` lists what is there", name)
 }
 
-// withoutBox are the commands that speak to no running box.
-var withoutBox = []string{"serve", "config", "version", "perf"}
+// withoutBox are the commands that speak to no running box; perf ingest can, by --mqtt with --url and --token.
+var withoutBox = []string{"serve", "config", "version"}
 
 // help leaves --url and --token out of the help of commands that speak to no box.
 func help(o kong.HelpOptions, k *kong.Context) error {

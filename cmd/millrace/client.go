@@ -138,6 +138,9 @@ func (c clientAdd) bulk(ctx context.Context, con console, box *remote) error {
 	if err != nil {
 		return fmt.Errorf("--from: %w", err)
 	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return fmt.Errorf("--from: %s names no client; write one JSON object a line", c.From)
+	}
 	res, err := box.send(ctx, http.MethodPost, "/clients/bulk", nil, "application/x-ndjson", bytes.NewReader(text))
 	if err != nil {
 		return err
@@ -155,6 +158,7 @@ type clientShown struct {
 	Enabled     bool      `json:"enabled"`
 	Grants      []grant   `json:"grants"`
 	Created     time.Time `json:"created"`
+	Revision    uint64    `json:"revision"`
 }
 
 func state(enabled bool) string {
@@ -309,18 +313,20 @@ func (c clientGrant) Run(ctx context.Context, con console, g *globals) error {
 		if err != nil {
 			return fmt.Errorf("--set: %w", err)
 		}
-		if err := json.Unmarshal(text, &grants); err != nil {
-			return fmt.Errorf("--set: %s is not a JSON array of grants: %w", c.Set, err)
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&grants); err != nil || d.More() {
+			return fmt.Errorf("--set: %s is not a JSON array of grants; write for example [{\"effect\":\"allow\",\"actions\":[\"publish\"],\"filter\":\"line1/#\"}]", c.Set)
 		}
-		if grants == nil {
-			grants = []grant{}
+		if grants == nil { // a script whose grants did not come out must not take every right away
+			return fmt.Errorf("--set: %s holds null; [] is what takes every grant away", c.Set)
 		}
 	} else {
 		var now clientShown
 		if err := box.call(ctx, http.MethodGet, c.path(), nil, nil, &now); err != nil {
 			return err
 		}
-		grants = append(now.Grants, grants...)
+		grants, box = append(now.Grants, grants...), box.ifStill(now.Revision)
 	}
 	return c.show(ctx, con, g, box, http.MethodPatch, map[string]any{"grants": grants})
 }

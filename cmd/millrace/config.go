@@ -149,12 +149,20 @@ func (r *reading) fault(at configFault, format string, args ...any) {
 func (r *reading) layer(values map[string]any, place func(path string) configFault) {
 	for path, v := range values {
 		at := place(path)
-		if with, later := laterWith(path); later {
+		with, later := laterWith(path)
+		if !later {
+			with, later = laterWith(path + ".*") // a whole section that comes later
+		}
+		if later {
 			r.fault(at, "%s is not available in this version; it comes with %s: take the key out", path, with)
 			continue
 		}
 		s, ok := r.known[path]
+		_, empty := v.(map[string]any)
 		switch {
+		case empty && ok:
+			r.fault(at, "%s: must be a %s, not a mapping", path, kindName(s.value.Type()))
+		case empty && r.section(path): // {}: a section that sets nothing
 		case !ok && r.section(path):
 			r.fault(at, "%s: must be a mapping of keys, not %s", path, found(v))
 		case !ok && r.within(path) != "":
@@ -348,6 +356,13 @@ func decodeQuantity(from, to reflect.Type, v any) (any, error) {
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			return nil, fmt.Errorf("quantity: %q is not a whole number", text)
+		}
+		return n, nil
+	case to.Kind() == reflect.Int && (from.Kind() == reflect.Float64 || from.Kind() == reflect.Uint64):
+		// The decoder would cut a fraction off and let what is too large run over.
+		n, err := strconv.Atoi(fmt.Sprint(v))
+		if err != nil {
+			return nil, fmt.Errorf("quantity: %v is not a whole number that fits", v)
 		}
 		return n, nil
 	case to.Kind() == reflect.Bool && isText:

@@ -107,7 +107,13 @@ func TestConfigFaults(t *testing.T) {
 			[]string{"c.yaml:3: broker.limits.maxClients: -4 is below 1\n", "c.yaml:4: unknown key broker.limits.nope", "/c.yaml:5: broker.limits.connectTimeout: \"soon\"", "/c.yaml:6: uns: must be", "/c.yaml:8: web.address",
 				"\nenvironment MILLRACE_LOG_LEVEL: log.level", "\nenvironment: unknown variable MILLRACE_NOPE"}},
 		{"not YAML", "historian: [\n", nil, []string{"c.yaml", "not YAML"}},
-		{"a key twice", "data: a\ndata: b\n", nil, []string{"c.yaml", "data"}},
+		{"keys twice, and what else is wrong", "data: a\nlog:\n  level: info\n  level: loud\ndata: b\nuns: 3\n", nil,
+			[]string{"c.yaml:4: log.level: is there twice, first in line 3", "c.yaml:5: data: is there twice, first in line 1", "c.yaml:6: uns: must be a mapping"}},
+		{"a fraction for a whole number", "broker:\n  limits:\n    maxClients: 1.5\n", nil, []string{"c.yaml:3: broker.limits.maxClients: 1.5 is not a whole number"}},
+		{"a number beyond all bounds", "broker:\n  limits:\n    maxClients: 18446744073709551615\n", nil, []string{"c.yaml:3: broker.limits.maxClients: 18446744073709551615 is not a whole number that fits"}},
+		{"an empty mapping for a value", "data: {}\n", nil, []string{"c.yaml:1: data: must be a text, not a mapping"}},
+		{"a number for a section that comes later", "pipeline: 3\n", nil, []string{"c.yaml:1: pipeline is not available in this version; it comes with pipelines"}},
+		{"two documents", "data: a\n---\nlog:\n  level: info\n", nil, []string{"c.yaml:3: a second document"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "c.yaml")
@@ -122,6 +128,16 @@ func TestConfigFaults(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestConfigMaySetNothing(t *testing.T) {
+	for _, text := range []string{"", "# nothing\n", "---\n", "uns: {}\nbroker:\n"} {
+		file := filepath.Join(t.TempDir(), "c.yaml")
+		write(t, file, text)
+		if _, err := loadConfig(file, nil, nil); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }
 

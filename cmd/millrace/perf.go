@@ -14,14 +14,19 @@ type perfCommand struct {
 }
 
 type (
-	perfIngest  struct{ perf.IngestOptions }
+	perfIngest  struct{ ingestFlags }
 	perfCrash   struct{ perf.CrashOptions }
 	perfCompare struct{ perf.CompareOptions }
 )
 
+// ingestFlags are the options without their Validate, which kong would call before Run has given them the address of the
+// box; Ingest calls it.
+type ingestFlags perf.IngestOptions
+
 func (c perfIngest) Run(ctx context.Context, con console, g *globals) error {
-	c.URL, c.Token = g.URL, g.Token
-	return judge(con)(perf.Ingest(ctx, c.IngestOptions, con.out))
+	o := perf.IngestOptions(c.ingestFlags)
+	o.URL, o.Token = g.URL, g.Token
+	return judge(con)(perf.Ingest(ctx, o, con.out))
 }
 
 func (c perfCrash) Run(ctx context.Context, con console) error {

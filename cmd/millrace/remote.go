@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +25,14 @@ type remote struct {
 	root  string // up to and including /api/v1
 	token string
 	where string // for error texts
+	match string // If-Match of changes; "" = whatever is there
+}
+
+// ifStill is the same box, whose changes are refused unless the thing changed still has this revision.
+func (r *remote) ifStill(revision uint64) *remote {
+	at := *r
+	at.match = strconv.Quote(strconv.FormatUint(revision, 10))
+	return &at
 }
 
 // connect finds the box: --url, else the admin socket of the data folder.
@@ -72,6 +81,20 @@ var commandFor = []struct{ route, command string }{
 	{"the routes are listed at /api/v1/docs", "is the box of another version?"},
 }
 
+// remedyFor replaces the remedies of problems that callers of REST mend by headers and paths, and people at the command
+// line by flags and commands; by code.
+var remedyFor = map[string]string{
+	"unauthenticated":        "name a token with --token; on the box, `millrace token add NAME --role ROLE` makes one",
+	"bad_credentials":        "check --token; on the box, `millrace token list` shows those there are and until when",
+	"client_exists":          "choose another id, or give that client a new secret with `millrace client rotate`",
+	"bulk_refused":           "mend the lines named and run the command again",
+	"not_found":              notThisBox,
+	"method_not_allowed":     notThisBox,
+	"unsupported_media_type": notThisBox,
+}
+
+const notThisBox = "is --url the address of a box of this version? `millrace version` shows it"
+
 func inCommands(text string) string {
 	for _, w := range commandFor {
 		text = strings.ReplaceAll(text, w.route, w.command)
@@ -80,7 +103,13 @@ func inCommands(text string) string {
 }
 
 func (p *problem) Error() string {
-	text := p.Detail
+	text, remedy := p.Detail, p.Remedy
+	if other, ok := remedyFor[p.Code]; ok {
+		remedy = other
+	}
+	if remedy == notThisBox {
+		text = "what answers does not know this call"
+	}
 	if text == "" {
 		text = p.Title
 	}
@@ -100,10 +129,10 @@ func (p *problem) Error() string {
 			}
 			text += l.Detail
 		}
-		return text + "\n" + inCommands(p.Remedy)
+		return text + "\n" + inCommands(remedy)
 	}
-	if p.Remedy != "" {
-		text += "; " + p.Remedy
+	if remedy != "" {
+		text += "; " + remedy
 	}
 	return inCommands(text)
 }
@@ -127,6 +156,9 @@ func (r *remote) send(ctx context.Context, method, path string, query url.Values
 	if body != nil {
 		req.Header.Set("Content-Type", kind)
 	}
+	if r.match != "" {
+		req.Header.Set("If-Match", r.match)
+	}
 	if r.token != "" {
 		req.Header.Set("Authorization", "Bearer "+r.token)
 	}
@@ -147,8 +179,9 @@ func (r *remote) send(ctx context.Context, method, path string, query url.Values
 	defer res.Body.Close()
 	p := &problem{Status: res.StatusCode, Title: res.Status}
 	text, _ := io.ReadAll(io.LimitReader(res.Body, 1<<20))
-	if json.Unmarshal(text, p) != nil || p.Detail == "" {
-		p.Detail = strings.TrimSpace(string(text))
+	if json.Unmarshal(text, p) != nil || p.Code == "" {
+		// A proxy, or another program altogether: its page would help nobody.
+		return nil, fmt.Errorf("%s answers %s, and not as a box does; %s", r.where, res.Status, notThisBox)
 	}
 	return nil, p
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// readYAML reads a file into values by path, with the line of each. Duplicate keys are refused by the parser.
+// readYAML reads a file into values by path, with the line of each. A key that stands twice is a fault beside
+// the values; what is not YAML leaves no values.
 func readYAML(file string) (values map[string]any, lines map[string]int, faults configFaults) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -20,25 +21,38 @@ func readYAML(file string) (values map[string]any, lines map[string]int, faults 
 	bad := func(err error) (map[string]any, map[string]int, configFaults) {
 		return nil, nil, configFaults{yamlFault(file, err)}
 	}
-	tree, err := parser.ParseBytes(text, 0)
+	tree, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		return bad(err)
 	}
+	documents := 0
 	for _, d := range tree.Docs {
 		switch d.Body.(type) {
-		case nil, *ast.MappingNode, *ast.MappingValueNode, *ast.NullNode, *ast.CommentGroupNode:
+		case *ast.MappingNode, *ast.MappingValueNode:
+			if documents++; documents > 1 {
+				return nil, nil, configFaults{{File: file, Line: d.Body.GetToken().Position.Line, Message: "a second document; write all keys into one"}}
+			}
+		case nil, *ast.NullNode, *ast.CommentGroupNode:
 		default:
 			return nil, nil, configFaults{{File: file, Line: d.Body.GetToken().Position.Line, Message: "the file must be a mapping of keys"}}
 		}
 	}
 	var whole map[string]any
-	if err := yaml.UnmarshalWithOptions(text, &whole, yaml.Strict()); err != nil {
+	if err := yaml.UnmarshalWithOptions(text, &whole, yaml.AllowDuplicateMapKey()); err != nil {
 		return bad(err)
 	}
 	var walk func(n ast.Node, prefix string) error
 	pair := func(p *ast.MappingValueNode, prefix string) error {
 		path := prefix + p.Key.GetToken().Value
-		lines[path] = p.Key.GetToken().Position.Line
+		line := p.Key.GetToken().Position.Line
+		if first, twice := lines[path]; twice {
+			faults = append(faults, configFault{File: file, Line: line, Message: fmt.Sprintf("%s: is there twice, first in line %d; keep one", path, first)})
+			return nil
+		}
+		lines[path] = line
+		if m, ok := p.Value.(*ast.MappingNode); ok && len(m.Values) == 0 {
+			values[path] = map[string]any{}
+		}
 		switch p.Value.(type) {
 		case *ast.MappingNode, *ast.MappingValueNode:
 			return walk(p.Value, path+".")
@@ -72,7 +86,7 @@ func readYAML(file string) (values map[string]any, lines map[string]int, faults 
 			}
 		}
 	}
-	return values, lines, nil
+	return values, lines, faults
 }
 
 // yamlFault turns the parser's `[3:7] what is wrong` into our form.
