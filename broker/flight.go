@@ -34,7 +34,7 @@ func (s *session) land(i int) (wake bool) {
 	f := &s.flights[i]
 	delete(s.open, f.id)
 	if f.marked {
-		s.forgotten = append(s.forgotten, idKey(rowFlight, s.num, f.id))
+		s.forgotten = append(s.forgotten, flightKey(s.num, f.n))
 	}
 	s.settle(&f.delivery)
 	s.flights = append(s.flights[:i], s.flights[i+1:]...)

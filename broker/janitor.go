@@ -114,8 +114,10 @@ func (s *session) unsweep(rows []uns.Row) {
 		case r.Value == nil:
 			s.forgotten = append(s.forgotten, r.Key)
 		case string(r.Key[:2]) == rowFlight:
-			if i := s.find(binary.BigEndian.Uint16(rest)); i >= 0 {
-				s.flights[i].marked = false
+			for i := range s.flights {
+				if f := &s.flights[i]; f.n == binary.BigEndian.Uint64(rest) {
+					f.marked = false
+				}
 			}
 		default:
 			s.told = s.conn != nil
@@ -162,7 +164,7 @@ func (f *flight) row(num uint32) uns.Row {
 	if f.received {
 		state = 1
 	}
-	return uns.Row{Key: idKey(rowFlight, num, f.id), Value: append(binary.BigEndian.AppendUint64(nil, f.n), state)}
+	return uns.Row{Key: flightKey(num, f.n), Value: append(binary.BigEndian.AppendUint16(nil, f.id), state)}
 }
 
 // forget has the row of a message deleted that is not owed after all.

@@ -204,11 +204,11 @@ func (s *session) restoreFilter(filter string, value []byte) error {
 }
 
 func (s *session) restoreFlight(rest, value []byte) error {
-	if len(rest) != 2 || len(value) != 9 {
+	if len(rest) != 8 || len(value) != 3 {
 		return fmt.Errorf("broker: a flight of session %s cannot be read", s.id)
 	}
-	f := flight{id: binary.BigEndian.Uint16(rest), received: value[8] == 1, marked: true}
-	f.n = binary.BigEndian.Uint64(value)
+	f := flight{id: binary.BigEndian.Uint16(value), received: value[2] == 1, marked: true}
+	f.n = binary.BigEndian.Uint64(rest)
 	s.flights = append(s.flights, f)
 	return nil
 }
@@ -274,7 +274,7 @@ func (s *session) restored() {
 	kept := s.flights[:0]
 	for _, f := range s.flights {
 		if f.message == nil && !f.received {
-			s.forgotten = append(s.forgotten, idKey(rowFlight, s.num, f.id))
+			s.forgotten = append(s.forgotten, flightKey(s.num, f.n))
 			continue
 		}
 		if f.message == nil {
@@ -287,5 +287,9 @@ func (s *session) restored() {
 		s.touch()
 	}
 	sortFlights(s.flights)
+	if n := len(s.flights); n > 0 {
+		// Not from 1: an identifier must not be used again while a row of its last use may still be there.
+		s.lastID = s.flights[n-1].id
+	}
 	s.resend = 0
 }

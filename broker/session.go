@@ -23,6 +23,7 @@ type session struct {
 	num   uint32 // of the incarnation, for its rows; 0: it ends with its connection
 	who   atomic.Pointer[auth.Principal]
 
+	committing    sync.Mutex // held while flights are made durable
 	mu            sync.Mutex
 	conn          *conn // nil: offline, or ended
 	over          bool  // ended for ever
@@ -323,6 +324,8 @@ func (s *session) end() (subscriptions map[string]*subscription, shared []delive
 
 // commit makes durable what must be before the messages that fill gave are sent.
 func (s *session) commit(ctx context.Context) error {
+	s.committing.Lock() // the writer of an earlier connection may be at it
+	defer s.committing.Unlock()
 	s.mu.Lock()
 	rows := s.durable
 	s.durable = nil

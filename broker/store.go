@@ -13,7 +13,7 @@ const (
 	rowSession = "bs" // num4                -> sessionRow
 	rowFilter  = "bu" // num4 filter         -> filterRow
 	rowQueued  = "bq" // num4 n8             -> a message as it will be delivered
-	rowFlight  = "bf" // num4 id2            -> n8 state1
+	rowFlight  = "bf" // num4 n8             -> id2 state1; a number is never used again, an identifier is
 	rowInbound = "bi" // num4 id2            -> nothing: a QoS 2 publish that was stored and not released
 	rowSeen    = "bd" // num4 slot2          -> turn8 { id2 hash4 }: publishes of one batch, for retransmissions
 	rowNumber  = "bn" //                     -> the highest num given out
@@ -40,6 +40,10 @@ func rowKey(kind string, num uint32) []byte {
 
 func queuedKey(num uint32, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(rowKey(rowQueued, num), n)
+}
+
+func flightKey(num uint32, n uint64) []byte {
+	return binary.BigEndian.AppendUint64(rowKey(rowFlight, num), n)
 }
 
 func idKey(kind string, num uint32, id uint16) []byte {
