@@ -83,6 +83,7 @@ func TestSessionGoesOn(t *testing.T) {
 				p.publishes(full("line1/a"), 500, values)
 				p.pub(pub{topic: "plain/x", payload: "ordinary", qos: 1, id: 9, properties: []byte{0x26, 0, 1, 'k', 0, 1, 'v'}})
 				p.ackOf(9)
+				p.settled() // what another connection publishes from here on comes after it
 
 				x = restart(t, x)
 				p = dial(t, x.Addr(), hello{id: "p2", user: "dev"})
