@@ -211,7 +211,7 @@ func TestStreamFrames(t *testing.T) {
 			if string(got) != tt.echo {
 				t.Errorf("came back: %q, want %q", got, tt.echo)
 			}
-			if err := <-e.ended; (tt.code == 1000) != (err == io.EOF) {
+			if err := <-e.ended; (tt.code == 1000) != errors.Is(err, io.EOF) {
 				t.Errorf("the stream's reader was told %v", err)
 			}
 		})

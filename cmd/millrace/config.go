@@ -222,7 +222,7 @@ func (r *reading) place(message string) configFault {
 
 // flatten takes joined errors apart.
 func flatten(err error) (list []error) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the very value is wanted, not what it wraps
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
 			list = append(list, flatten(e)...)
 		}
