@@ -70,6 +70,8 @@ type Broker struct {
 	mu       sync.Mutex
 	sessions map[string]*session // by MQTT client identifier
 
+	taking chan struct{} // closed when connections are taken
+
 	persistent atomic.Int64  // sessions that outlive their connection
 	lastNum    atomic.Uint32 // of session incarnations
 	janitor    janitor
@@ -98,7 +100,7 @@ func Open(o Options, in Ingress, users SignIn, rows Rows) (*Broker, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Broker{o: o, in: in, users: users, rows: rows, log: o.Log.With("part", "broker"), now: o.Now,
-		ctx: context.Background(), claims: claims{holders: map[string]*claim{}}, sessions: map[string]*session{}}
+		ctx: context.Background(), taking: make(chan struct{}), claims: claims{holders: map[string]*claim{}}, sessions: map[string]*session{}}
 	b.limits.flapping.init(int(o.Limits.FlappingLimit))
 	b.limits.signIn.init(int(o.Limits.SignInFailures))
 	b.retained = newRetained()
@@ -176,6 +178,9 @@ func (b *Broker) Serve(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Taking is closed when Serve takes connections, through every door.
+func (b *Broker) Taking() <-chan struct{} { return b.taking }
 
 // Close ends an Open that never served. Idempotent; a broker that serves is ended by its context.
 func (b *Broker) Close() error {

@@ -101,6 +101,7 @@ func (l *listener) serve() error {
 	l.mu.Lock()
 	l.open = true
 	l.mu.Unlock()
+	close(l.b.taking)
 	ended, open := make(chan error, doorKinds), 0
 	for _, d := range l.doors {
 		if d != nil && d.ln != nil {

@@ -391,7 +391,7 @@ func TestSessionExpiry(t *testing.T) {
 		t.Fatal("gone before its time")
 	} else {
 		s.write(frame(0xE0, []byte{0, 5}, []byte{0x11, 0, 0, 0, 10})) // ten seconds from now
-		s.ended()
+		x.gone(s, "s")
 	}
 	x.clock.advance(11 * time.Second)
 	eventually(t, "the session has ended", func() bool { return len(x.Sessions()) == 0 && x.IndexSize() == 0 })

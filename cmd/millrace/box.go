@@ -213,8 +213,12 @@ func (b *box) serve(ctx context.Context, ready func()) error {
 		webErr = b.web.Serve(webCtx)
 		failed <- struct{}{}
 	})
-	b.web.SetReady(true)
-	ready()
+	select {
+	case <-b.broker.Taking(): // before that a WebSocket would be turned away
+		b.web.SetReady(true)
+		ready()
+	case <-brokerDone:
+	}
 
 	select {
 	case <-ctx.Done():
