@@ -277,7 +277,9 @@ func TestFault08SessionsHaveOwners(t *testing.T) {
 		s.mustSub(1, "plain/secret")
 		s.write([]byte{0xE0, 0})
 		s.ended()
-		w.dial(hello{id: "p"}).send(pub{topic: "plain/secret", payload: "a secret"})
+		p := w.dial(hello{id: "p"})
+		p.send(pub{topic: "plain/secret", payload: "a secret"})
+		p.alive() // the bare library answers before it delivers
 		thief := dialRaw(w.T, w.addr)
 		thief.write(hello{id: "s", user: "line", persistent: true, properties: expiry}.bytes())
 		if p := thief.want(0x20); p.body[1] != 0 {

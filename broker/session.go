@@ -76,9 +76,10 @@ func (s *session) enqueue(d delivery) {
 	s.mu.Lock()
 	c := s.conn
 	if s.over || c == nil && (s.num == 0 || d.qos == 0) {
+		over := s.over
 		s.settle(&d)
 		s.mu.Unlock()
-		if !s.over {
+		if !over {
 			s.drop(dropOffline, 1)
 		}
 		return
