@@ -255,6 +255,7 @@ func (c *conn) acknowledge() {
 		default:
 			if it.again {
 				c.b.metrics.duplicates.Add(1)
+				c.source.Duplicate()
 			} else {
 				c.remember(it, verdict.OK())
 			}

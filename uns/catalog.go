@@ -52,6 +52,9 @@ type Catalog struct {
 	initial *rules
 	toggles atomic.Uint64 // the last number given to a clearing or restoring of a retained value
 	stale   staleRows
+	// expected are the topics with an expected interval.
+	expected       expectedTopics
+	violatedTopics atomic.Int64
 }
 
 // OpenCatalog loads the topics that the store knows. o must be valid. Topics of workspaces that are no longer
@@ -106,6 +109,7 @@ func (c *Catalog) load() error {
 			t.toggled.Store(o.n<<1 | 1)
 		}
 		sp.keep(t)
+		c.expected.follow(t, r)
 		return true
 	})
 	if unreachable > 0 {
@@ -192,6 +196,7 @@ func (c *Catalog) create(sp *space, path string, r *rules) (t *Topic, created bo
 	}
 	shard.topics[t.Path] = t
 	sp.tree.add(t)
+	c.expected.follow(t, r)
 	return t, true, nil
 }
 
@@ -234,6 +239,7 @@ func (c *Catalog) Set(ctx context.Context, workspace, path string, patch []byte)
 		return nil, err
 	}
 	t.rules.Store(r)
+	c.expected.follow(t, r)
 	return t, nil
 }
 

@@ -1,6 +1,7 @@
 package uns
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"time"
@@ -49,3 +50,18 @@ func (b *Bucket) Allow(now time.Duration) bool { return b.b.allow(now) }
 
 // ComparePaths is path order.
 func ComparePaths(a, b string) int { return comparePaths(a, b) }
+
+// Tick is what Run does once a second.
+func (l *Ledger) Tick(ctx context.Context, now time.Time) { l.tick(ctx, now) }
+
+// Flush is what Run does before it returns.
+func (l *Ledger) Flush(ctx context.Context, now time.Time) error {
+	l.look(now)
+	return l.write(ctx)
+}
+
+// HourRow and ParseHour are the row of an hour.
+func HourRow(h Hour) []byte { return h.append(nil) }
+
+// ParseHour reads what HourRow wrote.
+func ParseHour(b []byte) (Hour, error) { return parseHour(b) }

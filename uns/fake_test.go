@@ -24,6 +24,7 @@ type memory struct {
 	samples []historian.Sample
 	opaque  []historian.Row
 	appends int
+	clock   func() time.Time // nil: noon
 
 	onAppend func() error
 	onCreate func() error
@@ -67,6 +68,9 @@ func (m *memory) Append(_ context.Context, samples []historian.Sample, rows []hi
 	for i := range samples {
 		s := &samples[i]
 		s.Received = noon.UnixNano()
+		if m.clock != nil {
+			s.Received = m.clock().UnixNano()
+		}
 		if !s.Stamped {
 			s.Time, s.Scale = s.Received, 6
 		}
@@ -157,6 +161,7 @@ func boxOn(t testing.TB, store *memory, change func(*uns.Options)) *box {
 	b := &box{store: store, now: noon}
 	o := options(change)
 	o.Now = func() time.Time { return b.now }
+	store.clock = o.Now
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}

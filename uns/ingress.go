@@ -40,11 +40,11 @@ func NewIngress(ns *Namespace, c *Catalog, st Store, live Live, o Options) *Ingr
 		maxSize:   o.Ingress.MaxValueSize,
 		rate:      o.Ingress.PerClientRatePerSec,
 		sources:   make(map[string]*Source),
-		metrics:   newMetrics(o.Registry, c),
 	}
 	if in.now == nil {
 		in.now = time.Now
 	}
+	in.metrics = newMetrics(o.Registry, c, in.now)
 	in.start = in.now()
 	return in
 }
@@ -87,6 +87,9 @@ func (in *Ingress) Accept(ctx context.Context, b *Batch) error {
 		if m.Verdict, failure = in.take(b, m, now, since, &count); failure != nil {
 			break
 		}
+		if m.Topic != nil && m.Verdict.violates() {
+			in.catalog.violated(m, m.Verdict, now)
+		}
 	}
 	if failure == nil && in.live != nil {
 		in.live.Prepare(b)
@@ -109,6 +112,7 @@ func (in *Ingress) Accept(ctx context.Context, b *Batch) error {
 	if failure != nil {
 		return failure
 	}
+	in.follow(b)
 	b.settleToggles(in.catalog)
 	for i := range b.units {
 		u := &b.units[i]
@@ -202,9 +206,14 @@ func (in *Ingress) take(b *Batch, m *Message, now time.Time, since time.Duration
 		s.sample.Series = m.Topic.Series
 		if s.off {
 			count.soft++
+			in.catalog.violated(m, Verdict{Detail: r.violation(&s.sample.Value)}, now)
 		}
 		if s.twice {
 			count.twice++
+			in.catalog.violated(m, Verdict{Detail: "timestamp: this local time happened twice that day, the first is taken"}, now)
+		}
+		if (s.sample.Stamped || r.every > 0) && m.Topic.newest.Load() == 0 {
+			in.catalog.recall(m.Topic)
 		}
 		if m.Topic.cleared() || len(b.toggles) > 0 {
 			b.toggle(in.catalog, m.Topic, false)

@@ -2,6 +2,7 @@ package uns
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -12,9 +13,11 @@ type metrics struct {
 	soft      atomic.Uint64
 	twice     atomic.Uint64
 	unitFails atomic.Uint64
+	late      atomic.Uint64
+	gaps      atomic.Uint64
 }
 
-func newMetrics(reg prometheus.Registerer, c *Catalog) *metrics {
+func newMetrics(reg prometheus.Registerer, c *Catalog, now func() time.Time) *metrics {
 	if reg == nil {
 		reg = prometheus.NewRegistry()
 	}
@@ -33,6 +36,11 @@ func newMetrics(reg prometheus.Registerer, c *Catalog) *metrics {
 	counter("millrace_uns_ingress_soft_violations_total", "Values stored with quality uncertain because they left the range or list of a soft schema.", nil, &m.soft)
 	counter("millrace_uns_ingress_ambiguous_timestamps_total", "Values stored with quality uncertain because their local time happened twice that day.", nil, &m.twice)
 	counter("millrace_uns_ingress_unit_failures_total", "Units named by payloads that could not be kept for their topic.", nil, &m.unitFails)
+	counter("millrace_uns_ingress_late_total", "Values stored whose own time lies before that of an earlier value of their topic.", nil, &m.late)
+	counter("millrace_uns_ingress_gaps_total", "Silences of more than three times a topic's expected interval, counted when they end.", nil, &m.gaps)
+	reg.MustRegister(prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{Name: "millrace_uns_topics_stale", Help: "Topics whose last value is older than three times their expected interval, all workspaces."},
+		func() float64 { return float64(c.StaleTopics(now())) }))
 	reg.MustRegister(prometheus.NewGaugeFunc(
 		prometheus.GaugeOpts{Name: "millrace_uns_topics", Help: "Topics in the catalog, all workspaces."},
 		func() float64 {

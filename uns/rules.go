@@ -22,6 +22,7 @@ type rules struct {
 	// window is how old a device's timestamp may be; 0 = any age.
 	window     time.Duration
 	windowName string
+	every      time.Duration // a value is expected so often; 0 = no expectation
 }
 
 // The bounds of an enum: it is walked for every value.
@@ -79,9 +80,11 @@ func compile(s Settings, late time.Duration) (*rules, *SettingFault) {
 		r.zone = zone
 	}
 	if s.ExpectedInterval != "" {
-		if d, err := parseDuration(s.ExpectedInterval); err != nil || d <= 0 {
+		var err error
+		if r.every, err = parseDuration(s.ExpectedInterval); err != nil || r.every <= 0 {
 			return fault("expectedInterval", "%s is not a duration above 0, like 10s", clip([]byte(s.ExpectedInterval)))
 		}
+		r.every = min(r.every, maxInterval)
 	}
 	r.window, r.windowName = r.class.Duration(), "the topic keeps "+s.Retention
 	if late > 0 {

@@ -14,6 +14,8 @@ type Source struct {
 	// over is the refusal of a value above the rate, made once: a flood of them must cost nothing.
 	over   Verdict
 	counts [reasons]atomic.Uint64
+	// What does not show in verdicts.
+	late, duplicate, gaps, gapNS atomic.Uint64
 }
 
 func newSource(client string, perSec int) *Source {
@@ -34,6 +36,9 @@ func (s *Source) Refused() map[string]uint64 {
 	}
 	return m
 }
+
+// Duplicate notes a message that was stored before and sent again: it never reaches Accept.
+func (s *Source) Duplicate() { s.duplicate.Add(1) }
 
 // Accepted returns how many messages of this source were stored since start.
 func (s *Source) Accepted() uint64 { return s.counts[Stored].Load() }

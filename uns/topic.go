@@ -17,6 +17,10 @@ type Topic struct {
 	slot  atomic.Value
 	// toggled says whether the retained value is cleared: the number of the change, times two, plus one if so.
 	toggled atomic.Uint64
+	// newest is the greatest time of a stored sample, in ns; 0 = nobody has asked yet. It is followed for topics that
+	// expect values at an interval or whose devices stamp them.
+	newest   atomic.Int64
+	violated atomic.Pointer[violations]
 	// change orders those who write settings; readers take the pointer.
 	change sync.Mutex
 }

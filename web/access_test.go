@@ -36,6 +36,8 @@ var access = []struct {
 	{"GET", "/broker/sessions/{id}", "", auth.RoleViewer, false, false},
 	{"GET", "/broker/drops", "", auth.RoleViewer, false, false},
 	{"GET", "/clients/{id}/figures", "", auth.RoleViewer, false, false},
+	{"GET", "/clients/{id}/ledger", "", auth.RoleViewer, false, false},
+	{"GET", "/uns/violations", "", auth.RoleViewer, true, false},
 	{"POST", "/broker/sessions/{id}/disconnect", "", auth.RoleAdmin, false, false},
 	{"GET", "/uns/children", "", auth.RoleViewer, true, false},
 	{"GET", "/uns/search?q=a", "", auth.RoleViewer, true, false},

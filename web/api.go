@@ -74,9 +74,11 @@ func (w *Web) addREST(mux *http.ServeMux) {
 	w.addTokens()
 	w.addTopics()
 	w.addLatest()
+	w.addViolations()
 	w.addHistory()
 	w.addPublish()
 	w.addSessions()
+	w.addLedger()
 	w.addStatus()
 
 	document := w.api.OpenAPI()

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"millrace/auth"
 	"millrace/uns"
@@ -109,7 +111,9 @@ type TopicDetail struct {
 	Full      string `json:"full" doc:"The MQTT topic"`
 	Workspace string `json:"workspace" doc:"Workspace"`
 	TopicSettings
-	Latest *TopicValue `json:"latest" doc:"The newest value, or null"`
+	Latest     *TopicValue `json:"latest" doc:"The newest value, or null"`
+	StaleSince *time.Time  `json:"stale_since" doc:"Since when a value is overdue: three times expectedInterval after the last came; null when none is"`
+	Violations uint64      `json:"violations" doc:"Values since start that were refused for what they say, or stored as uncertain"`
 }
 
 // TopicValue documents a value with its time and quality.
@@ -215,6 +219,14 @@ func (w *Web) topicDetail(t *uns.Topic) (*written, error) {
 	} else {
 		b = append(b, "null"...)
 	}
+	b = append(b, `,"stale_since":`...)
+	if since, stale := w.parts.Catalog.Silence(t, w.now()); stale {
+		b = since.UTC().AppendFormat(b, `"`+time.RFC3339Nano+`"`)
+	} else {
+		b = append(b, "null"...)
+	}
+	violations, _ := t.Violations()
+	b = strconv.AppendUint(append(b, `,"violations":`...), violations, 10)
 	return writtenJSON(append(b, '}', '\n')), nil
 }
 
@@ -293,7 +305,8 @@ func (w *Web) addSearch(read rule) {
 	type searchIn struct {
 		WorkspaceParam
 		PageParams
-		Q string `query:"q" required:"true" doc:"Part of the path; case does not count" minLength:"1" maxLength:"1024"`
+		Q     string `query:"q" doc:"Part of the path; case does not count" maxLength:"1024"`
+		State string `query:"state" enum:"stale,bad,uncertain,nodata,violated" doc:"Topics in this state only: overdue, with a last value of that quality, without any value, with violations since start"`
 	}
 	type found struct {
 		Topic string `json:"topic" doc:"Path within the workspace"`
@@ -306,7 +319,7 @@ func (w *Web) addSearch(read rule) {
 		} `nameHint:"SearchResult"`
 	}
 	register(w, route{method: http.MethodGet, path: "/uns/search", id: "search-topics", tag: "UNS", rule: read,
-		summary: "Find topics by a part of their path"},
+		summary: "Find topics by a part of their path, or by their state"},
 		func(ctx context.Context, c *caller, in *searchIn) (*searchOut, error) {
 			workspace, err := w.workspace(c, in.Workspace)
 			if err != nil {
@@ -331,7 +344,7 @@ func (w *Web) addSearch(read rule) {
 				}
 				scanned++
 				last = t.Path
-				if strings.Contains(strings.ToLower(t.Path), wanted) && c.mayRead(t.Path) {
+				if strings.Contains(strings.ToLower(t.Path), wanted) && c.mayRead(t.Path) && (in.State == "" || w.inState(t, in.State)) {
 					out.Body.Topics = append(out.Body.Topics, found{t.Path, t.Settings().Schema.Unit})
 				}
 				return true
@@ -341,4 +354,21 @@ func (w *Web) addSearch(read rule) {
 			}
 			return out, nil
 		})
+}
+
+// inState says whether a topic is in a state that a search names.
+func (w *Web) inState(t *uns.Topic, state string) bool {
+	switch state {
+	case "stale":
+		_, stale := w.parts.Catalog.Silence(t, w.now())
+		return stale
+	case "violated":
+		n, _ := t.Violations()
+		return n > 0
+	}
+	s, ok := w.parts.History.Latest(t.Series)
+	if state == "nodata" {
+		return !ok
+	}
+	return ok && s.Quality.String() == state
 }

@@ -75,7 +75,6 @@ func TestTreeSearchAndLatestPage(t *testing.T) {
 			t.Errorf("%s %v (-want +got):\n%s", test.path, test.query, diff)
 		}
 	}
-	b.get("/uns/search").refused(t, 422, "invalid", "q")
 	b.get("/uns/children", "cursor", "x").refused(t, 422, "invalid", "cursor")
 	b.get("/uns/latest", "cursor", "x").refused(t, 422, "invalid", "cursor")
 }

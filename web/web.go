@@ -93,7 +93,8 @@ type Parts struct {
 	Sessions  func() []Session         // broker sessions; nil = none
 	Cut       func(mqttID string) bool // disconnects a session; false = no such session
 	// Drops tells what subscribers did not get, by reason and by client; nil = nothing known.
-	Drops func() (by map[string]uint64, clients []ClientDrops)
+	Drops  func() (by map[string]uint64, clients []ClientDrops)
+	Ledger Ledger // nil = nothing is kept
 	// SignIns are the limits on failed sign-ins; nil = none.
 	SignIns  SignIns
 	Stream   *StreamRoute // WebSocket connections handed on; nil = none

@@ -34,6 +34,7 @@ type box struct {
 	history *historian.Store
 	book    *auth.Book
 	catalog *uns.Catalog
+	ledger  *uns.Ledger
 	broker  *broker.Broker
 	web     *web.Web
 }
@@ -88,13 +89,14 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 		return b, err
 	}
 	ingress.SetLive(b.broker)
+	b.ledger = uns.NewLedger(ingress, b.history)
 
 	var stream *web.StreamRoute
 	if br.WebSocket {
 		stream = &web.StreamRoute{Path: "/mqtt", Subprotocols: broker.Subprotocols(), MaxMessage: br.MaxMessage(), To: b.broker}
 	}
 	b.web, err = web.Open(c.Web, web.Parts{Book: b.book, Namespace: names, Catalog: b.catalog, Ingress: ingress, History: b.history,
-		State: b.history.State, Sessions: b.sessions, Drops: b.drops, Cut: b.broker.Disconnect, Stream: stream, SignIns: b.broker, Socket: filepath.Join(c.Data, "admin.sock"),
+		State: b.history.State, Sessions: b.sessions, Drops: b.drops, Cut: b.broker.Disconnect, Stream: stream, Ledger: b.ledger, SignIns: b.broker, Socket: filepath.Join(c.Data, "admin.sock"),
 		Version: version, Started: time.Now(), Gatherer: reg, Registry: reg, Log: log, Now: time.Now})
 	return b, err
 }
@@ -199,6 +201,14 @@ func (b *box) serve(ctx context.Context, ready func()) error {
 	defer stopBroker()
 	webCtx, stopWeb := context.WithCancel(lasting)
 	defer stopWeb()
+	ledgerCtx, stopLedger := context.WithCancel(lasting)
+	defer stopLedger()
+	var ledgerErr error
+	ledgerDone := make(chan struct{})
+	go func() {
+		defer close(ledgerDone)
+		ledgerErr = b.ledger.Run(ledgerCtx)
+	}()
 
 	var wg sync.WaitGroup
 	var brokerErr, webErr error
@@ -230,7 +240,9 @@ func (b *box) serve(ctx context.Context, ready func()) error {
 	<-brokerDone
 	stopWeb()
 	wg.Wait()
-	return errors.Join(brokerErr, webErr, b.close())
+	stopLedger() // when nobody sends any more
+	<-ledgerDone
+	return errors.Join(brokerErr, webErr, ledgerErr, b.close())
 }
 
 // close closes what is open, in the value's order. Safe after a failed open and more than once.

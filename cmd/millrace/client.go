@@ -21,6 +21,7 @@ type clientCommand struct {
 	Add     clientAdd     `cmd:"" help:"Add a client, or many with --from; the secret is shown once."`
 	List    clientList    `cmd:"" help:"List all clients."`
 	Show    clientShow    `cmd:"" help:"Show one client with its grants."`
+	Ledger  clientLedger  `cmd:"" help:"What became of its messages, hour by hour: stored, late, duplicate, gaps, refused."`
 	Rotate  clientRotate  `cmd:"" help:"Replace the secret; the new one is shown once."`
 	Grant   clientGrant   `cmd:"" help:"Add grants, or replace all with --set."`
 	Disable clientDisable `cmd:"" help:"Refuse the client from now on, live sessions included."`

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // F18 and contract section 4: three values with one timestamp are all kept in order of arrival; a retransmission (DUP,
@@ -49,6 +50,14 @@ func TestRetransmissionIsStoredOnce(t *testing.T) {
 			}
 			if got := r.metric("millrace_broker_duplicates_total"); got != "3" {
 				t.Errorf("duplicates counted: %s, want 3", got)
+			}
+			hours, err := r.box.ledger.Hours("dev1", time.Now().Add(-2*time.Hour), time.Now().Add(time.Hour))
+			duplicates := uint64(0)
+			for _, h := range hours {
+				duplicates += h.Duplicate
+			}
+			if err != nil || duplicates != 3 {
+				t.Errorf("the ledger has %d duplicates, want 3 (%v)", duplicates, err)
 			}
 		})
 	}

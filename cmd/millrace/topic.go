@@ -11,9 +11,10 @@ import (
 )
 
 type topicCommand struct {
-	List topicList `cmd:"" help:"Topics with their last value."`
-	Show topicShow `cmd:"" help:"One topic: settings and last value."`
-	Set  topicSet  `cmd:"" help:"Change schema, unit, retention or time rules; creates the topic if it is new."`
+	List       topicList       `cmd:"" help:"Topics with their last value."`
+	Show       topicShow       `cmd:"" help:"One topic: settings and last value."`
+	Violations topicViolations `cmd:"" help:"Values that topics did not take as they came: refused, or stored as uncertain."`
+	Set        topicSet        `cmd:"" help:"Change schema, unit, retention or time rules; creates the topic if it is new."`
 }
 
 type workspaceFlag struct {
@@ -110,7 +111,7 @@ func (w workspaceFlag) topic(ctx context.Context, con console, g *globals, metho
 			return err
 		}
 		t := tabwriter.NewWriter(con.out, 0, 0, 2, ' ', 0)
-		for _, key := range []string{"topic", "workspace", "value", "timestamp", "quality", "schema", "retention", "timestampUnit", "timeZone", "expectedInterval", "latest"} {
+		for _, key := range []string{"topic", "workspace", "value", "timestamp", "quality", "schema", "retention", "timestampUnit", "timeZone", "expectedInterval", "latest", "stale_since", "violations"} {
 			if v, ok := pretty[key]; ok && string(v) != "null" && string(v) != `""` {
 				fmt.Fprintf(t, "%s\t%s\n", key, strings.Trim(string(v), `"`))
 			}
