@@ -34,38 +34,39 @@ type conn struct {
 	until       int64  // ns, when its access token ends; 0 = it has none. Set before live
 	tooFast     bool   // beyond its door's rate: it is told at its CONNECT
 
-	in          []byte // read buffer; in[r:w] is unread
-	r, w        int
-	filled      bool   // the last read filled the buffer
-	sparse      int    // reads in a row that used little of a grown buffer
-	pass        []byte // what is left to hand over of the control frame
-	handed      byte   // type of the frame the library works on; 0 = none
-	refusals    []byte // reason codes of the SUBSCRIBE or UNSUBSCRIBE being worked on
-	levels      int    // of all filters of the session, while a SUBSCRIBE is worked on
-	established bool
-	version     byte
-	end         error // once set, what Read returns
-	at          time.Time
-	problem     bool   // reason strings are welcome [MQTT-3.1.2-29]
-	maxPacket   uint32 // the client's, 0 = none
-	client      *mqtt.Client
-	claim       *claim
-	principal   *auth.Principal
-	session     *session
-	expiry      uint32 // seconds the session outlives the connection
-	present     bool   // the session went on from an earlier connection
-	source      *uns.Source
-	topics      topicCache
-	aliases     [topicAliasMaximum]*topicEntry
-	publish     publish // the frame in hand
-	items       []item
-	exactly     int // of items, those of QoS 2
-	batch       uns.Batch
-	keeps       bool // the batch changes retained messages
-	will        *will
-	orderly     bool // the client said that it goes and that its will is not wanted
-	acks        []byte
-	replies     replyTopic
+	in           []byte // read buffer; in[r:w] is unread
+	r, w         int
+	filled       bool   // the last read filled the buffer
+	sparse       int    // reads in a row that used little of a grown buffer
+	pass         []byte // what is left to hand over of the control frame
+	handed       byte   // type of the frame the library works on; 0 = none
+	refusals     []byte // reason codes of the SUBSCRIBE or UNSUBSCRIBE being worked on
+	levels       int    // of all filters of the session, while a SUBSCRIBE is worked on
+	established  bool
+	version      byte
+	end          error // once set, what Read returns
+	at           time.Time
+	problem      bool   // reason strings are welcome [MQTT-3.1.2-29]
+	maxPacket    uint32 // the client's, 0 = none
+	aliasMaximum uint16 // the client's
+	client       *mqtt.Client
+	claim        *claim
+	principal    *auth.Principal
+	session      *session
+	expiry       uint32 // seconds the session outlives the connection
+	present      bool   // the session went on from an earlier connection
+	source       *uns.Source
+	topics       topicCache
+	aliases      [topicAliasMaximum]*topicEntry
+	publish      publish // the frame in hand
+	items        []item
+	exactly      int // of items, those of QoS 2
+	batch        uns.Batch
+	keeps        bool // the batch changes retained messages
+	will         *will
+	orderly      bool // the client said that it goes and that its will is not wanted
+	acks         []byte
+	replies      replyTopic
 
 	out    writer
 	ctx    context.Context // of Accept; cancelled by the watchdog

@@ -112,8 +112,12 @@ type publish struct {
 	properties  []byte // all of them, as sent
 	response    []byte // Response Topic
 	correlation []byte
+	text        bool // the payload is said to be text
 	payload     []byte
 }
+
+// actedOn are the properties of a PUBLISH that mean something to the box.
+var actedOn = setOf(propPayloadFormat, propTopicAlias, propResponseTopic, propCorrelation)
 
 // publishProperties a client may send with PUBLISH; a subscription identifier is none of them [MQTT-3.3.4-6].
 var publishProperties = setOf(propPayloadFormat, propMessageExpiry, propContentType, propResponseTopic, propCorrelation,
@@ -144,10 +148,13 @@ func (p *publish) parse(flags byte, b []byte, version byte) (code byte) {
 			return codeMalformed
 		}
 		if len(p.properties) > 0 {
-			if code := checkProperties(p.properties, publishProperties); code != 0 {
+			seen, code := checkProperties(p.properties, publishProperties)
+			if code != 0 {
 				return code
 			}
-			p.take()
+			if seen&actedOn != 0 {
+				p.take()
+			}
 		}
 	}
 	p.payload = b
@@ -168,6 +175,8 @@ func (p *publish) take() {
 			p.response = v
 		case propCorrelation:
 			p.correlation = v
+		case propPayloadFormat:
+			p.text = v[0] == 1
 		}
 		b = rest
 	}

@@ -111,7 +111,7 @@ func (b *Broker) admit(c *conn, cl *mqtt.Client, pk *packets.Packet) (code packe
 		return code, false
 	}
 	c.source = b.in.Source(principal.ID())
-	c.maxPacket = props.MaximumPacketSize
+	c.maxPacket, c.aliasMaximum = props.MaximumPacketSize, pk.Properties.TopicAliasMaximum // the library cuts its own copy
 	c.problem = !props.RequestProblemInfoFlag || props.RequestProblemInfo != 0
 	window := defaultWindow
 	if props.ReceiveMaximum > 0 {
@@ -205,6 +205,9 @@ func (h *hooks) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packe
 	}
 	pk.Properties.MaximumPacketSize = uint32(h.b.o.Limits.MaxPacketSize)
 	pk.Properties.TopicAliasMaximum = topicAliasMaximum
+	if cl.Properties.Props.RequestResponseInfo == 1 { // the library leaves it out where it was not asked for [MQTT-3.1.2-28]
+		pk.Properties.ResponseInfo = h.b.o.Namespace.Verdicts(c.principal.Workspace(), c.principal.ID())
+	}
 	return pk
 }
 

@@ -36,13 +36,35 @@ func (d *delivery) spill() {
 	}
 }
 
-// appendPublish appends the frame of a delivery. now is in Unix seconds.
-func appendPublish(b []byte, d *delivery, version byte, id uint16, now int64) []byte {
+// appendMessage appends the frame of a delivery, with or for a topic alias where that is worth it. false: it is larger than
+// the client takes [MQTT-3.1.2-24], and nothing was appended. The lock is held.
+func (s *session) appendMessage(b []byte, d *delivery, id uint16, now int64) ([]byte, bool) {
+	at := len(b)
+	alias, known := s.aliases.choose(d.topic)
+	b = appendPublish(b, d, s.version, id, now, alias, known)
+	if s.maxPacket > 0 && len(b)-at > int(s.maxPacket) && alias > 0 && !known {
+		alias, b = 0, appendPublish(b[:at], d, s.version, id, now, 0, false)
+	}
+	if s.maxPacket > 0 && len(b)-at > int(s.maxPacket) {
+		return b[:at], false
+	}
+	if alias > 0 && !known {
+		s.aliases.learned(d.topic, alias)
+	}
+	return b, true
+}
+
+// appendPublish appends the frame of a delivery. now is in Unix seconds. An alias that is known takes the topic's place.
+func appendPublish(b []byte, d *delivery, version byte, id uint16, now int64, alias uint16, known bool) []byte {
+	topic := d.topic
+	if known {
+		topic = ""
+	}
 	first := byte(typePublish<<4) | d.qos<<1
 	if d.retain {
 		first |= 1
 	}
-	n := 2 + len(d.topic) + len(d.payload)
+	n := 2 + len(topic) + len(d.payload)
 	if d.qos > 0 {
 		n += 2
 	}
@@ -51,15 +73,21 @@ func appendPublish(b []byte, d *delivery, version byte, id uint16, now int64) []
 		if list = len(d.properties) + len(d.ids); d.expires > 0 {
 			list += 5
 		}
+		if alias > 0 {
+			list += 3
+		}
 		n += varintLen(list) + list
 	}
 	b = appendVarint(append(b, first), n)
-	b = appendText(b, d.topic)
+	b = appendText(b, topic)
 	if d.qos > 0 {
 		b = append(b, byte(id>>8), byte(id))
 	}
 	if version == 5 {
 		b = appendVarint(b, list)
+		if alias > 0 {
+			b = append(b, propTopicAlias, byte(alias>>8), byte(alias))
+		}
 		if d.expires > 0 { // [MQTT-3.3.2-6]
 			b = binary.BigEndian.AppendUint32(append(b, propMessageExpiry), uint32(max(d.expires-now, 1)))
 		}

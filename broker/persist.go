@@ -38,7 +38,7 @@ func (b *Broker) begin(ctx context.Context, c *conn, clean bool, window int, exp
 		b.endSession(old)
 	}
 	s := &session{b: b, id: c.claim.id, owner: c.principal.ID(), expiry: expiry, conn: c, version: c.version, window: window, maxPacket: c.maxPacket,
-		subscriptions: map[string]*subscription{}}
+		aliases: newAliases(c.aliasMaximum), subscriptions: map[string]*subscription{}}
 	s.who.Store(c.principal)
 	if expiry > 0 {
 		if b.persistent.Load() >= int64(b.maxSessions()) {

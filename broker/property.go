@@ -124,25 +124,27 @@ func nextProperty(b []byte) (id byte, value, rest []byte, ok bool) {
 	return id, b[:n], b[n:], true
 }
 
-// checkProperties returns 0 when b is a well-formed list of allowed properties, none but the user property twice.
-func checkProperties(b []byte, allowed propertySet) (code byte) {
-	var seen propertySet
+// checkProperties returns 0 when b is a well-formed list of allowed properties, none but the user property twice. One that its
+// packet does not have makes it malformed (MQTT 5, 2.2.2.2); one that only servers may send, or twice, is a protocol error.
+func checkProperties(b []byte, allowed propertySet) (seen propertySet, code byte) {
 	for len(b) > 0 {
 		id, v, rest, ok := nextProperty(b)
 		if !ok {
-			return codeMalformed
+			return seen, codeMalformed
 		}
 		bit := propertySet(1) << id
-		if allowed&bit == 0 || (seen&bit != 0 && id != propUser) {
-			return codeProtocol
+		switch {
+		case allowed&bit == 0 && id == propSubscriptionID && allowed == publishProperties: // [MQTT-3.3.4-6]
+			return seen, codeProtocol
+		case allowed&bit == 0:
+			return seen, codeMalformed
+		case seen&bit != 0 && id != propUser, !plausible(id, v):
+			return seen, codeProtocol
 		}
 		seen |= bit
-		if !plausible(id, v) {
-			return codeProtocol
-		}
 		b = rest
 	}
-	return 0
+	return seen, 0
 }
 
 // plausible checks the ranges that MQTT 5 sets to single properties.

@@ -3,6 +3,8 @@ package broker
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"unicode/utf8"
 
 	"millrace/auth"
 	"millrace/uns"
@@ -318,4 +320,42 @@ func (c *conn) reset() {
 	if cap(c.acks) > keptBuffer {
 		c.acks = nil
 	}
+}
+
+// collect puts a message that was looked at into the batch; code is 0 or why the connection ends.
+func (c *conn) collect(e *topicEntry, p *publish, it item) (code byte) {
+	verdict := e.verdict
+	if p.text && verdict.OK() {
+		verdict = textVerdict(p.payload)
+	}
+	if p.retain && e.ordinary() && verdict.OK() {
+		var ended bool
+		if verdict, ended = c.retain(e, p); ended {
+			return codeUnspecified
+		}
+	}
+	if it.answer == typePubrec {
+		c.exactly++
+	}
+	if verdict.OK() && e.ordinary() {
+		it.retain, it.properties, it.payload = p.retain, p.properties, p.payload
+	} else {
+		it.at, it.response, it.correlation = len(c.batch.Messages), p.response, p.correlation
+		c.batch.Messages = append(c.batch.Messages, uns.Message{Source: c.source, Workspace: e.name.Workspace, Path: e.name.Path,
+			Topic: e.value, Payload: p.payload, Retain: p.retain, Origin: c.session, Verdict: verdict})
+	}
+	c.items = append(c.items, it)
+	return 0
+}
+
+// textVerdict refuses a payload that its Payload Format Indicator calls UTF-8 text and that is none (MQTT 5, 3.3.2.3.2).
+func textVerdict(payload []byte) uns.Verdict {
+	for at := 0; at < len(payload); {
+		r, n := utf8.DecodeRune(payload[at:])
+		if r == utf8.RuneError && n <= 1 {
+			return uns.Verdict{Reason: uns.PayloadInvalid, Detail: fmt.Sprintf("byte %d: not UTF-8, which the payload format indicator promises", at)}
+		}
+		at += n
+	}
+	return uns.Verdict{}
 }

@@ -181,10 +181,7 @@ func (s *session) fillRetained(buf []byte, sent, limit int, now int64) (filled [
 			}
 			id = s.nextID()
 		}
-		at := len(buf)
-		buf = appendPublish(buf, &d, s.version, id, now)
-		if s.maxPacket > 0 && len(buf)-at > int(s.maxPacket) { // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
-			buf = buf[:at]
+		if buf, ok = s.appendMessage(buf, &d, id, now); !ok { // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
 			s.drop(dropTooLarge, 1)
 		} else {
 			if d.qos > 0 {

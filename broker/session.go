@@ -28,9 +28,10 @@ type session struct {
 	conn          *conn // nil: offline, or ended
 	over          bool  // ended for ever
 	version       byte
-	window        int    // deliveries that may be unacknowledged
-	maxPacket     uint32 // what the client takes, 0 = anything
-	expiry        uint32 // seconds it outlives its connection
+	window        int      // deliveries that may be unacknowledged
+	maxPacket     uint32   // what the client takes, 0 = anything
+	aliases       *aliases // of conn; nil: its client wants none
+	expiry        uint32   // seconds it outlives its connection
 	ended         time.Time
 	subscriptions map[string]*subscription
 	hold          bool   // a SUBACK is to be written first
@@ -126,7 +127,13 @@ func (s *session) fill(c *conn, buf []byte, limit int) (filled []byte, messages 
 			return buf, messages, false
 		}
 		at := len(buf)
-		buf = appendPublish(buf, &f.delivery, s.version, f.id, now)
+		var ok bool
+		if buf, ok = s.appendMessage(buf, &f.delivery, f.id, now); !ok { // this connection takes less than the one before
+			s.drop(dropTooLarge, 1)
+			s.land(s.resend)
+			s.resend--
+			continue
+		}
 		buf[at] |= 8 // DUP [MQTT-3.3.1-1]
 		messages++
 	}
@@ -160,10 +167,7 @@ func (s *session) fill(c *conn, buf []byte, limit int) (filled []byte, messages 
 			}
 			id = s.nextID()
 		}
-		at := len(buf)
-		buf = appendPublish(buf, d, s.version, id, now)
-		if s.maxPacket > 0 && len(buf)-at > int(s.maxPacket) { // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
-			buf = buf[:at]
+		if buf, ok = s.appendMessage(buf, d, id, now); !ok { // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
 			s.dropFront(dropTooLarge)
 			continue
 		}
@@ -277,7 +281,7 @@ func (s *session) attach(c *conn, p *auth.Principal, window int, expiry uint32) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.who.Store(p)
-	s.conn, s.version, s.window, s.maxPacket = c, c.version, window, c.maxPacket
+	s.conn, s.version, s.window, s.maxPacket, s.aliases = c, c.version, window, c.maxPacket, newAliases(c.aliasMaximum)
 	changed := s.expiry != expiry || s.told
 	s.expiry, s.told, s.hold, s.resend = expiry, false, false, 0
 	if changed {

@@ -43,8 +43,13 @@ func checkConnect(b []byte) (version, code byte) {
 	}
 	b = b[4:]
 	if version == 5 {
+		list, _, _ := cutProperties(b)
 		if b, code = checkPropertyList(b, connectProperties); code != 0 {
 			return version, code
+		}
+		seen, _ := checkProperties(list, connectProperties)
+		if seen&setOf(propAuthContent) != 0 && seen&setOf(propAuthMethod) == 0 { // MQTT 5, 3.1.2.11.10
+			return version, codeProtocol
 		}
 	}
 	if b, ok = cutValidText(b); !ok { // client identifier
@@ -179,7 +184,8 @@ func checkPropertyList(b []byte, allowed propertySet) (rest []byte, code byte) {
 	if !ok {
 		return nil, codeMalformed
 	}
-	return rest, checkProperties(list, allowed)
+	_, code = checkProperties(list, allowed)
+	return rest, code
 }
 
 func cutValidText(b []byte) (rest []byte, ok bool) {

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"time"
 
-	"millrace/uns"
-
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
@@ -19,6 +17,7 @@ type will struct {
 	properties []byte // of the PUBLISH, in order
 	qos        byte
 	retain     bool
+	text       bool // the payload is said to be text
 	delay      time.Duration
 	due        time.Time // zero: its connection lives
 }
@@ -44,6 +43,7 @@ func parseWill(b []byte) *will {
 			if !ok {
 				break
 			}
+			w.text = w.text || id == propPayloadFormat && v[0] == 1
 			if id == propWillDelay {
 				w.delay = time.Duration(binary.BigEndian.Uint32(v)) * time.Second
 			} else {
@@ -68,10 +68,14 @@ func (c *conn) refuseWill() (refusal packets.Code, ok bool) {
 		return packets.Code{Code: codeTopicInvalid, Reason: "the topic of the will is invalid"}, false
 	}
 	c.check(e, c.principal.Policy())
-	if e.verdict.OK() {
+	verdict := e.verdict
+	if verdict.OK() && c.will.text {
+		verdict = textVerdict(c.will.payload)
+	}
+	if verdict.OK() {
 		return refusal, true
 	}
-	return packets.Code{Code: reasonCode(e.verdict.Reason), Reason: "will: " + e.verdict.String()}, false
+	return packets.Code{Code: reasonCode(verdict.Reason), Reason: "will: " + verdict.String()}, false
 }
 
 // leaveWill gives the session the will of the connection that begins. One that waited for the session to come back is
@@ -144,27 +148,4 @@ func (b *Broker) publishWill(w *will) {
 	if c.collect(e, p, item{entry: e, at: -1, qos: w.qos}) != 0 || !c.settle() {
 		b.log.Warn("a will could not be published", "client", c.principal.ID(), "mqtt_id", c.session.id, "topic_place", int(e.name.Place))
 	}
-}
-
-// collect puts a message that was looked at into the batch; code is 0 or why the connection ends.
-func (c *conn) collect(e *topicEntry, p *publish, it item) (code byte) {
-	verdict := e.verdict
-	if p.retain && e.ordinary() {
-		var ended bool
-		if verdict, ended = c.retain(e, p); ended {
-			return codeUnspecified
-		}
-	}
-	if it.answer == typePubrec {
-		c.exactly++
-	}
-	if verdict.OK() && e.ordinary() {
-		it.retain, it.properties, it.payload = p.retain, p.properties, p.payload
-	} else {
-		it.at, it.response, it.correlation = len(c.batch.Messages), p.response, p.correlation
-		c.batch.Messages = append(c.batch.Messages, uns.Message{Source: c.source, Workspace: e.name.Workspace, Path: e.name.Path,
-			Topic: e.value, Payload: p.payload, Retain: p.retain, Origin: c.session, Verdict: verdict})
-	}
-	c.items = append(c.items, it)
-	return 0
 }

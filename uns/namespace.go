@@ -31,6 +31,11 @@ func (n *Namespace) Full(workspace, path string) string {
 	return n.root + "/" + workspace + "/" + path
 }
 
+// Verdicts is the topic at and below which a client is told verdicts.
+func (n *Namespace) Verdicts(workspace, client string) string {
+	return n.Full(workspace, verdictLevel+"/"+client)
+}
+
 // Parse resolves a publish topic as seen by client (its id decides whose inbox is its own). Contract section 3.
 func (n *Namespace) Parse(topic, client string) Name {
 	rest, below := n.below(topic)
