@@ -99,6 +99,7 @@ func Open(o Options, in Ingress, users SignIn, rows Rows) (*Broker, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	users = applyProfile(&o, users)
 	b := &Broker{o: o, in: in, users: users, rows: rows, log: o.Log.With("part", "broker"), now: o.Now,
 		ctx: context.Background(), taking: make(chan struct{}), claims: claims{holders: map[string]*claim{}}, sessions: map[string]*session{}}
 	b.limits.flapping.init(int(o.Limits.FlappingLimit))

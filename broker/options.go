@@ -25,7 +25,9 @@ type Options struct {
 	} `koanf:"tls"`
 	// WebSocket takes the streams that somebody hands over with TakeStream.
 	WebSocket bool `koanf:"websocket"`
-	Limits    struct {
+	// Profile is "" or ProfileConformance.
+	Profile string `koanf:"profile"`
+	Limits  struct {
 		MaxClients              int           `koanf:"maxClients"`
 		ReceiveMaximum          int           `koanf:"receiveMaximum"`
 		MaxPacketSize           int64         `koanf:"maxPacketSize"`
@@ -97,6 +99,7 @@ func (o *Options) Validate() error {
 		}
 	}
 	faults = append(faults, o.doors()...)
+	faults = append(faults, o.profileFaults()...)
 	l := &o.Limits
 	bound("broker.limits.maxClients", int64(l.MaxClients), 1, 1_000_000)
 	bound("broker.limits.receiveMaximum", int64(l.ReceiveMaximum), 1, 65535)

@@ -26,6 +26,9 @@ func (n *Namespace) Workspaces() []string { return slices.Clone(n.workspaces) }
 // HasWorkspace tells whether w is one of the configured workspaces.
 func (n *Namespace) HasWorkspace(w string) bool { return slices.Contains(n.workspaces, w) }
 
+// Default is the workspace of whoever names none: the first of uns.workspaces.
+func (n *Namespace) Default() string { return n.workspaces[0] }
+
 // Full gives root/<workspace>/<path>.
 func (n *Namespace) Full(workspace, path string) string {
 	return n.root + "/" + workspace + "/" + path

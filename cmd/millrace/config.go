@@ -273,11 +273,12 @@ func loadConfig(file string, environ []string, flags map[string]string) (Config,
 	for path, v := range flags {
 		given[path] = v
 	}
-	r.layer(given, func(path string) configFault { return configFault{Place: "flag --" + path} })
+	r.layer(given, func(path string) configFault { return configFault{Place: "flag --" + strings.TrimPrefix(path, "broker.")} })
 
 	for _, err := range flatten(decode(r.k.Raw(), &r.c)) {
 		r.fault(r.place(err.Error()), "%v", err)
 	}
+	r.c.stayOnLoopback()
 	for _, err := range flatten(r.c.validate()) {
 		r.fault(r.place(err.Error()), "%v", err)
 	}
@@ -414,5 +415,5 @@ func (c *Config) validate() error {
 	if !slices.Contains([]string{"text", "json"}, c.Log.Format) {
 		faults = append(faults, fmt.Errorf("log.format: %q is neither text nor json", c.Log.Format))
 	}
-	return errors.Join(append(faults, c.Broker.Validate(), c.Historian.Validate(), c.UNS.Validate(), c.Auth.Validate(), c.Web.Validate())...)
+	return errors.Join(append(faults, c.Broker.Validate(), c.Historian.Validate(), c.UNS.Validate(), c.Auth.Validate(), c.Web.Validate(), c.guestFault())...)
 }

@@ -12,6 +12,7 @@ var keyWhy = []struct{ path, why string }{
 	{"broker.tls.keyFile", "PEM file with the key of that certificate"},
 	{"broker.tls.clientCAFile", "PEM file of authorities; set: every client needs a certificate of theirs, whose common name is its id"},
 	{"broker.websocket", "MQTT over WebSocket at /mqtt on web.address"},
+	{"broker.profile", "conformance: everybody is let in and may use every ordinary topic; for public test suites, on loopback only"},
 	{"broker.limits.maxClients", "connections at once; one more is closed before its CONNECT is read"},
 	{"broker.limits.receiveMaximum", "unacknowledged publishes a client may have open, announced to MQTT 5 clients"},
 	{"broker.limits.maxPacketSize", "a larger packet ends its session (0x95); 64KiB before sign-in"},
@@ -47,7 +48,6 @@ var keyWhy = []struct{ path, why string }{
 // keyLater are keys of the reference configuration whose parts this version does not have. They are refused
 // by name, so that nobody believes a setting that does nothing.
 var keyLater = []struct{ prefix, with string }{
-	{"broker.profile", "the conformance profile"},
 	{"pipeline.", "pipelines"},
 }
 

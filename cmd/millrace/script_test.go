@@ -67,7 +67,7 @@ func of(ts *testscript.TestScript) *boxes { return ts.Value("boxes").(*boxes) }
 
 func environ(ts *testscript.TestScript) []string {
 	env := []string{"PATH=" + ts.Getenv("PATH"), "HOME=" + ts.Getenv("HOME"), "TMPDIR=" + ts.Getenv("TMPDIR")}
-	for _, key := range []string{"MILLRACE_DATA", "MILLRACE_BROKER_ADDRESS", "MILLRACE_WEB_ADDRESS", "MILLRACE_HISTORIAN_MINFREESPACE", "MILLRACE_HISTORIAN_PEBBLE_SYNCWRITES"} {
+	for _, key := range []string{"MILLRACE_DATA", "MILLRACE_BROKER_ADDRESS", "MILLRACE_BROKER_PROFILE", "MILLRACE_WEB_ADDRESS", "MILLRACE_HISTORIAN_MINFREESPACE", "MILLRACE_HISTORIAN_PEBBLE_SYNCWRITES"} {
 		if v := ts.Getenv(key); v != "" {
 			env = append(env, key+"="+v)
 		}

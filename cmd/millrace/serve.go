@@ -16,11 +16,19 @@ import (
 )
 
 type serveCommand struct {
+	Profile string `help:"conformance: let everybody in, for public test suites; on loopback only." enum:",conformance" default:""`
 	Demo bool `help:"Also run a simulated plant: three lines of machines that publish over real MQTT connections."`
 }
 
 func (c serveCommand) Run(ctx context.Context, con console, g *globals) error {
-	cfg, err := loadConfig(g.Config, con.env, g.flags())
+	flags := g.flags()
+	if c.Profile != "" {
+		if flags == nil {
+			flags = map[string]string{}
+		}
+		flags["broker.profile"] = c.Profile
+	}
+	cfg, err := loadConfig(g.Config, con.env, flags)
 	if err != nil {
 		return err
 	}
