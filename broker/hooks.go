@@ -183,16 +183,21 @@ func (h *hooks) OnSessionEstablish(cl *mqtt.Client, _ packets.Packet) {
 // OnPacketEncode puts our limits into the CONNACK, and the return codes of 3.1.1 where the library would send those of 5.
 // The UNSUBACK gets our codes: the library says success for a filter that others only pass through on their way down.
 func (h *hooks) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet {
-	if pk.FixedHeader.Type == packets.Unsuback {
+	switch pk.FixedHeader.Type {
+	case packets.Unsuback:
 		if c, ok := cl.Net.Conn.(*conn); ok && len(c.refusals) == len(pk.ReasonCodes) {
 			copy(pk.ReasonCodes, c.refusals)
 		}
+		fallthrough
+	case packets.Suback:
+		pk.Properties.User = nil // the library echoes those of the request [MQTT-3.9.2-2] [MQTT-3.11.2-2]
 		return pk
-	}
-	if pk.FixedHeader.Type != packets.Connack {
+	case packets.Connack:
+	default:
 		return pk
 	}
 	if pk.ReasonCode != 0 {
+		pk.Properties = packets.Properties{ReasonString: pk.Properties.ReasonString} // limits are for those that are let in
 		if cl.Properties.ProtocolVersion < 5 {
 			pk.ReasonCode = connackV3(pk.ReasonCode)
 		}
@@ -206,7 +211,7 @@ func (h *hooks) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packe
 	pk.Properties.MaximumPacketSize = uint32(h.b.o.Limits.MaxPacketSize)
 	pk.Properties.TopicAliasMaximum = topicAliasMaximum
 	if cl.Properties.Props.RequestResponseInfo == 1 { // the library leaves it out where it was not asked for [MQTT-3.1.2-28]
-		pk.Properties.ResponseInfo = h.b.o.Namespace.Verdicts(c.principal.Workspace(), c.principal.ID())
+		pk.Properties.ResponseInfo = c.responseInformation()
 	}
 	return pk
 }

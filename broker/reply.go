@@ -17,6 +17,19 @@ type replyTopic struct {
 // replyQoS is offered to subscribers of verdicts.
 const replyQoS = 1
 
+// roomForConnack is what a CONNACK takes beside the response information, at most.
+const roomForConnack = 128
+
+// responseInformation is below which topic the client always may read what it is answered; "" when that could make the
+// CONNACK larger than what the client takes.
+func (c *conn) responseInformation() string {
+	topic := c.b.o.Namespace.Verdicts(c.principal.Workspace(), c.principal.ID())
+	if c.maxPacket > 0 && int(c.maxPacket) < roomForConnack+len(topic) {
+		return ""
+	}
+	return topic
+}
+
 // reply publishes the verdict of a message on its response topic, when the client could read it there.
 func (c *conn) reply(it *item) {
 	r := &c.replies
