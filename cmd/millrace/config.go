@@ -273,7 +273,9 @@ func loadConfig(file string, environ []string, flags map[string]string) (Config,
 	for path, v := range flags {
 		given[path] = v
 	}
-	r.layer(given, func(path string) configFault { return configFault{Place: "flag --" + strings.TrimPrefix(path, "broker.")} })
+	r.layer(given, func(path string) configFault {
+		return configFault{Place: "flag --" + strings.TrimPrefix(path, "broker.")}
+	})
 
 	for _, err := range flatten(decode(r.k.Raw(), &r.c)) {
 		r.fault(r.place(err.Error()), "%v", err)

@@ -17,7 +17,7 @@ import (
 
 type serveCommand struct {
 	Profile string `help:"conformance: let everybody in, for public test suites; on loopback only." enum:",conformance" default:""`
-	Demo bool `help:"Also run a simulated plant: three lines of machines that publish over real MQTT connections."`
+	Demo    bool   `help:"Also run a simulated plant: three lines of machines that publish over real MQTT connections."`
 }
 
 func (c serveCommand) Run(ctx context.Context, con console, g *globals) error {
