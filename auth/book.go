@@ -144,6 +144,7 @@ func (b *Book) readTokens() error {
 			Token: Token{ID: r.ID, Name: r.Name, Role: r.Role, Created: r.Created, Expires: r.Expires},
 			hash:  digest(r.Hash),
 		}
+		t.standFor(b.o.Workspaces[0])
 		b.tokens[t.hash] = t
 		return nil
 	})

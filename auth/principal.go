@@ -11,8 +11,12 @@ import (
 // the next sign-in gets another. Deleting a client ends it for ever, too, even when the id is used again.
 type Principal struct {
 	id, workspace string
+	role          Role
 	policy        atomic.Pointer[Policy]
 }
+
+// Role is that of the person who signed in with a personal access token; empty for API clients.
+func (p *Principal) Role() Role { return p.role }
 
 // Guest is a principal of no client on record: its grants are fixed, and nothing ends it. It is for profiles in which nobody
 // signs in; the grants are taken unchecked.

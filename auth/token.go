@@ -31,7 +31,8 @@ type Token struct {
 // token is one token in memory; never changed.
 type token struct {
 	Token
-	hash digest
+	hash      digest
+	principal *Principal // of its MQTT sessions
 }
 
 func (t *token) expired(now time.Time) bool { return t.Expires != nil && !now.Before(*t.Expires) }
@@ -81,6 +82,7 @@ func (b *Book) AddToken(name string, role Role, ttl time.Duration) (id, text str
 	if err := b.apply(append(ops, op)); err != nil {
 		return "", "", err
 	}
+	t.standFor(b.o.Workspaces[0])
 	live[t.hash] = t
 	b.mu.Lock()
 	b.tokens = live
@@ -129,6 +131,7 @@ func (b *Book) DeleteToken(id string) error {
 		b.mu.Lock()
 		delete(b.tokens, hash)
 		b.mu.Unlock()
+		t.principal.policy.Store(nil)
 		b.log.Info("token deleted", "id", id, "name", t.Name)
 		return nil
 	}

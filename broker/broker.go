@@ -66,6 +66,7 @@ type Broker struct {
 	index    index
 	claims   claims
 	retained *retained
+	system   system
 
 	mu       sync.Mutex
 	sessions map[string]*session // by MQTT client identifier
@@ -105,6 +106,8 @@ func Open(o Options, in Ingress, users SignIn, rows Rows) (*Broker, error) {
 	b.limits.flapping.init(int(o.Limits.FlappingLimit))
 	b.limits.signIn.init(int(o.Limits.SignInFailures))
 	b.retained = newRetained()
+	b.system.b = b
+	b.system.since = o.Now()
 	if err := b.retained.load(rows, b.log); err != nil {
 		return nil, err
 	}

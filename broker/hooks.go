@@ -133,6 +133,9 @@ func (b *Broker) admit(c *conn, cl *mqtt.Client, pk *packets.Packet) (code packe
 // expiryOf is how many seconds the session outlives its connection: what the client asks for, at most maxSessionExpiry.
 func (b *Broker) expiryOf(cl *mqtt.Client, pk *packets.Packet) uint32 {
 	most := uint32(b.o.Limits.MaxSessionExpiry / time.Second)
+	if c, ok := cl.Net.Conn.(*conn); ok && c.principal.Role() != "" { // a person looks; nothing is kept for when he does not
+		most = 0
+	}
 	switch {
 	case cl.Properties.ProtocolVersion < 5 && !pk.Connect.Clean:
 		return most

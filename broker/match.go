@@ -2,6 +2,7 @@ package broker
 
 import (
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"millrace/auth"
@@ -74,7 +75,10 @@ func (r *receiver) permitted(m *match) (policy *auth.Policy, ok bool) {
 func mayReceive(p *auth.Principal, policy *auth.Policy, n *uns.Name, topic string) bool {
 	switch n.Place {
 	case uns.Ordinary:
-		return topic[0] != '$' && policy.MayReceive(auth.ScopeMQTT, topic)
+		if topic[0] == '$' {
+			return maySeeSystem(p) && strings.HasPrefix(topic, systemRoot)
+		}
+		return policy.MayReceive(auth.ScopeMQTT, topic)
 	case uns.Value:
 		return n.Workspace == p.Workspace() && policy.MayReceive(auth.ScopeUNS, n.Path)
 	case uns.VerdictTopic:

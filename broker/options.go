@@ -45,6 +45,8 @@ type Options struct {
 
 	// ServerKeepAlive is imposed on MQTT 5 clients that ask for more, or for none; 0: theirs holds [MQTT-3.2.2-21].
 	ServerKeepAlive time.Duration `koanf:"-"`
+	// Version is what $SYS/broker/version says.
+	Version string `koanf:"-"`
 	// LiveQoS is uns.liveMirror.qos: the highest QoS at which live values are delivered.
 	LiveQoS int `koanf:"-"`
 	// Values are what new subscribers to stored topics get as retained messages; nil: nothing.

@@ -41,6 +41,7 @@ type replayTopic struct {
 	job   *replayJob
 	value *uns.Topic // nil: an ordinary topic
 	topic string
+	text  string // of $SYS
 }
 
 // replayPortion is how many topics are drawn at once.
@@ -113,6 +114,15 @@ func (s *session) draw(c *conn) {
 
 // drawFrom moves at on by a portion.
 func (b *Broker) drawFrom(at, j *replayJob, workspace string) (list []replayTopic) {
+	if at.plain && systemFilter(at.filter) {
+		for _, v := range b.system.now() {
+			if uns.Match(at.filter, v.topic) {
+				list = append(list, replayTopic{job: j, topic: v.topic, text: v.text})
+			}
+		}
+		at.plain = false
+		return list
+	}
 	if at.plain {
 		topics, last := b.retained.list(at.filter, at.after, replayPortion)
 		for _, t := range topics {
@@ -206,6 +216,13 @@ func (s *session) retainedNow(t *replayTopic, now int64) (d delivery, ok bool) {
 		return d, false
 	}
 	d = delivery{qos: sub.qos, retain: true, ids: t.job.ids} // [MQTT-3.3.1-8] [MQTT-3.3.4-3]
+	if t.value == nil && systemFilter(t.topic) {
+		if !mayReceive(p, policy, &uns.Name{Place: uns.Ordinary}, t.topic) {
+			return d, false
+		}
+		d.message = &message{topic: t.topic, payload: []byte(t.text)}
+		return d, true
+	}
 	if t.value == nil {
 		k := s.b.retained.get(t.topic, now)
 		if k == nil || !mayReceive(p, policy, &uns.Name{Place: uns.Ordinary}, t.topic) {

@@ -55,8 +55,8 @@ func (s *session) filterLevels() (n int) {
 
 // mayListen says whether any topic that filter matches could be delivered to p.
 func mayListen(p *auth.Principal, policy *auth.Policy, root, filter string) bool {
-	if filter[0] == '$' { // $SYS and the like are not for API clients
-		return false
+	if filter[0] == '$' {
+		return maySeeSystem(p) && systemFilter(filter)
 	}
 	first, rest, _ := strings.Cut(filter, "/")
 	if first != root && policy.CouldReceive(auth.ScopeMQTT, filter) {

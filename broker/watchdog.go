@@ -27,6 +27,7 @@ func (b *Broker) watch(stop <-chan struct{}) {
 func (b *Broker) inspect(now time.Time) {
 	b.listener.checkCertificate()
 	b.sweepTallies(now)
+	b.publishSystem(now)
 	ns := now.UnixNano()
 	b.listener.each(func(c *conn) {
 		if code := c.kick.Load(); code != 0 {

@@ -84,6 +84,7 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 	}
 
 	br := c.Broker
+	br.Version = version
 	br.LiveQoS, br.Namespace, br.Values, br.Log, br.Registry = u.LiveMirror.QoS, names, b.catalog, log, reg
 	if b.broker, err = broker.Open(br, ingress, b.book, b.history); err != nil {
 		return b, err
