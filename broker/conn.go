@@ -14,6 +14,7 @@ import (
 	"millrace/uns"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
 )
 
 // conn is one connection and the net.Conn that the MQTT library sees of it.
@@ -36,12 +37,13 @@ type conn struct {
 
 	in           []byte // read buffer; in[r:w] is unread
 	r, w         int
-	filled       bool   // the last read filled the buffer
-	sparse       int    // reads in a row that used little of a grown buffer
-	pass         []byte // what is left to hand over of the control frame
-	handed       byte   // type of the frame the library works on; 0 = none
-	refusals     []byte // reason codes of the SUBSCRIBE or UNSUBSCRIBE being worked on
-	levels       int    // of all filters of the session, while a SUBSCRIBE is worked on
+	filled       bool                   // the last read filled the buffer
+	sparse       int                    // reads in a row that used little of a grown buffer
+	pass         []byte                 // what is left to hand over of the control frame
+	handed       byte                   // type of the frame the library works on; 0 = none
+	refusals     []byte                 // reason codes of the SUBSCRIBE or UNSUBSCRIBE being worked on
+	asked        []packets.Subscription // the filters of the SUBSCRIBE being worked on
+	levels       int                    // of all filters of the session, while a SUBSCRIBE is worked on
 	established  bool
 	version      byte
 	end          error // once set, what Read returns

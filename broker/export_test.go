@@ -44,9 +44,13 @@ func (b *Broker) IndexSize() (n int) {
 	defer b.index.mu.RUnlock()
 	var count func(*node)
 	count = func(x *node) {
-		n += len(x.subs) + len(x.children)
-		for _, k := range x.children {
+		n += len(x.subs) + len(x.below)
+		for _, k := range x.below {
 			count(k)
+		}
+		if x.only != nil {
+			n++
+			count(x.only)
 		}
 	}
 	count(&b.index.root)

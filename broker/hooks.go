@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"slices"
 	"time"
 
 	"millrace/auth"
@@ -251,32 +252,33 @@ func (h *hooks) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
 // OnACLCheck is asked about filters that OnSubscribe has already let through.
 func (h *hooks) OnACLCheck(*mqtt.Client, string, bool) bool { return true }
 
-// OnSubscribe decides about each filter and hides the refused ones from the library.
+// OnSubscribe decides about each filter and hides all of them from the library, whose own tree would take ten times the
+// memory of ours and answers nobody.
 func (h *hooks) OnSubscribe(cl *mqtt.Client, pk packets.Packet) packets.Packet {
 	c := cl.Net.Conn.(*conn)
 	c.refusals, c.levels = c.refusals[:0], c.session.filterLevels()
+	c.asked = slices.Clone(pk.Filters)
 	for i := range pk.Filters {
-		code := c.refuseFilter(pk.Filters[i].Filter)
-		if code != 0 {
-			pk.Filters[i].Filter = ""
-		}
-		c.refusals = append(c.refusals, code)
+		c.refusals = append(c.refusals, c.refuseFilter(pk.Filters[i].Filter))
+		pk.Filters[i].Filter = ""
 	}
 	return pk
 }
 
 // OnSubscribed comes before the SUBACK, whose codes it may still set.
-func (h *hooks) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
+func (h *hooks) OnSubscribed(cl *mqtt.Client, _ packets.Packet, codes []byte) {
 	c := cl.Net.Conn.(*conn)
 	var subs []*subscription
-	for i := range pk.Filters {
-		f := &pk.Filters[i]
+	defer func() { c.asked = nil }()
+	for i := range c.asked {
+		f := &c.asked[i]
+		codes[i] = f.Qos
 		switch {
+		case c.refusals[i] != 0 && c.version < 5:
+			codes[i] = codeUnspecified
 		case c.refusals[i] != 0:
-			if codes[i] = c.refusals[i]; c.version < 5 {
-				codes[i] = codeUnspecified
-			}
-		case codes[i] < 0x80:
+			codes[i] = c.refusals[i]
+		default:
 			subs = append(subs, &subscription{session: c.session, filter: f.Filter, qos: codes[i], noLocal: f.NoLocal,
 				retainAsPublished: f.RetainAsPublished, id: f.Identifier, handling: f.RetainHandling})
 		}

@@ -19,14 +19,60 @@ type subscription struct {
 	handling          byte // retain handling of its SUBSCRIBE
 }
 
-// node is one level of the tree of filters.
+// node is one level of the tree of filters. Most have one level below, for which a map would be ten times its size.
 type node struct {
-	children map[string]*node
-	subs     map[*session]*subscription
-	groups   map[string]*group // of shared subscriptions, by name
+	name   string           // of only
+	only   *node            // the level below, while there is but one
+	below  map[string]*node // all of them, once there were several
+	subs   map[*session]*subscription
+	groups map[string]*group // of shared subscriptions, by name
 }
 
-func (n *node) empty() bool { return len(n.children) == 0 && len(n.subs) == 0 && len(n.groups) == 0 }
+func (n *node) empty() bool {
+	return n.only == nil && len(n.below) == 0 && len(n.subs) == 0 && len(n.groups) == 0
+}
+
+// child is the level of that name below, nil when there is none.
+func (n *node) child(level string) *node {
+	if n.below != nil {
+		return n.below[level]
+	}
+	if n.only != nil && n.name == level {
+		return n.only
+	}
+	return nil
+}
+
+// grow is child, made when there is none.
+func (n *node) grow(level string) *node {
+	if c := n.child(level); c != nil {
+		return c
+	}
+	c := &node{}
+	if level != "+" { // a filter must not be held by one of its levels
+		level = strings.Clone(level)
+	} else {
+		level = "+"
+	}
+	switch {
+	case n.below != nil:
+		n.below[level] = c
+	case n.only != nil:
+		n.below = map[string]*node{n.name: n.only, level: c}
+		n.name, n.only = "", nil
+	default:
+		n.name, n.only = level, c
+	}
+	return c
+}
+
+func (n *node) cut(level string) {
+	if n.below != nil {
+		delete(n.below, level)
+	} else if n.name == level {
+		n.name, n.only = "", nil
+	}
+}
 
 // index holds every subscription. Each change makes a new generation, with which cached matches compare.
 type index struct {
@@ -42,15 +88,7 @@ func (x *index) add(s *subscription) {
 	n := &x.root
 	share, filter := cutShare(s.filter)
 	for level := range strings.SplitSeq(filter, "/") {
-		if n.children == nil {
-			n.children = map[string]*node{}
-		}
-		next := n.children[level]
-		if next == nil {
-			next = &node{}
-			n.children[level] = next
-		}
-		n = next
+		n = n.grow(level)
 	}
 	if share != "" {
 		g := n.groups[share]
@@ -92,7 +130,7 @@ func (x *index) removeLocked(s *subscription) {
 	n := &x.root
 	for _, level := range levels {
 		path = append(path, n)
-		if n = n.children[level]; n == nil {
+		if n = n.child(level); n == nil {
 			return
 		}
 	}
@@ -112,7 +150,7 @@ func (x *index) removeLocked(s *subscription) {
 	}
 	for i := len(levels) - 1; i >= 0 && n.empty(); i-- {
 		n = path[i]
-		delete(n.children, levels[i])
+		n.cut(levels[i])
 	}
 }
 
@@ -122,7 +160,7 @@ func (x *index) match(topic string, name *uns.Name) *match {
 	defer x.mu.RUnlock()
 	generation := x.generation.Load()
 	w := walk{underscore: -1}
-	if len(x.root.children) > 0 {
+	if !x.root.empty() {
 		if name.Place != uns.Ordinary {
 			w.underscore = lastUnderscore(topic)
 		}
@@ -160,11 +198,11 @@ func (w *walk) down(n *node, rest string, depth int) {
 	level, rest, more := strings.Cut(rest, "/")
 	wild := depth > 0 || !strings.HasPrefix(level, "$") // [MQTT-4.7.2-1]
 	if wild && depth > w.underscore {
-		w.take(n.children["#"])
+		w.take(n.child("#"))
 	}
-	w.step(n.children[level], rest, depth, more)
+	w.step(n.child(level), rest, depth, more)
 	if wild && (w.underscore < 0 || !strings.HasPrefix(level, "_")) {
-		w.step(n.children["+"], rest, depth, more)
+		w.step(n.child("+"), rest, depth, more)
 	}
 }
 
@@ -175,7 +213,7 @@ func (w *walk) step(n *node, rest string, depth int, more bool) {
 		w.down(n, rest, depth+1)
 	default:
 		w.take(n)
-		w.take(n.children["#"]) // a/# also matches a
+		w.take(n.child("#")) // a/# also matches a
 	}
 }
 

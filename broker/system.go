@@ -157,5 +157,5 @@ func (b *Broker) publishSystem(now time.Time) {
 func (x *index) listens(first string) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return x.root.children[first] != nil
+	return x.root.child(first) != nil
 }
