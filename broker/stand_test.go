@@ -107,11 +107,16 @@ func (m *memory) count(prefix string) (n int) {
 }
 
 func (m *memory) Rows(prefix []byte, fn func(key, value []byte) bool) error {
+	rows := map[string][]byte{}
 	m.mu.Lock()
-	rows := maps.Clone(m.rows)
+	for k, v := range m.rows {
+		if strings.HasPrefix(k, string(prefix)) {
+			rows[k] = v
+		}
+	}
 	m.mu.Unlock()
 	for _, k := range slices.Sorted(maps.Keys(rows)) {
-		if strings.HasPrefix(k, string(prefix)) && !fn([]byte(k), rows[k]) {
+		if !fn([]byte(k), rows[k]) {
 			break
 		}
 	}
