@@ -47,6 +47,9 @@ var access = []struct {
 	{"GET", "/uns/latest", "", auth.RoleViewer, true, false},
 	{"GET", "/uns/history?topic=a", "", auth.RoleViewer, true, false},
 	{"POST", "/uns/publish", `{"topic":"a","value":1}`, auth.RoleOperator, true, false},
+	{"GET", "/backup", "", auth.RoleAdmin, false, false},
+	{"POST", "/backup", `{"dir":"x"}`, auth.RoleAdmin, false, false},
+	{"DELETE", "/backup", "", auth.RoleAdmin, false, false},
 	{"GET", "/status", "", auth.RoleViewer, false, true},
 }
 

@@ -80,6 +80,7 @@ func (w *Web) addREST(mux *http.ServeMux) {
 	w.addSessions()
 	w.addLedger()
 	w.addStatus()
+	w.addBackup()
 
 	document := w.api.OpenAPI()
 	// Operations state their own problem shape; the library registers its error type all the same.

@@ -164,7 +164,7 @@ func (b *box) start(change []func(*web.Options, *web.Parts)) {
 	o := web.DefaultOptions()
 	o.Address = "127.0.0.1:0"
 	p := web.Parts{
-		Book: b.book, Namespace: ns, Catalog: b.catalog, Ingress: b.ingress, History: b.store,
+		Book: b.book, Namespace: ns, Backups: &shelfBackups{}, Catalog: b.catalog, Ingress: b.ingress, History: b.store,
 		State: func() historian.State {
 			b.mu.Lock()
 			defer b.mu.Unlock()

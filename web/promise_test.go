@@ -53,7 +53,7 @@ func TestDocumentNamesEveryStatus(t *testing.T) {
 		for _, body := range []string{
 			"", " ", "null", "[]", "{}", "1", `"`, `{"`, `{"id":`, "\xff", "{\"description\":\"\xff\"}", "{\"name\":\"\xff\"}", `{"id":"x","id":"y"}`, `{"schema":{"min":1,"min":2}}`,
 			`{"name":"x","role":"emperor"}`, `{"topic":""}`, `{"secret":"short"}`, `{"secret":"s","secret":"t"}`, `{"id":"no spaces"}`, `{"id":"there"}`, `{"retention":"8d"}`, `{"enabled":null}`,
-			`{"unheard-of":1}`, strings.Repeat("[", 20_000), `{"description":"` + strings.Repeat("x", 17<<20) + `"}`,
+			`{"dir":"busy"}`, `{"dir":"full"}`, `{"unheard-of":1}`, strings.Repeat("[", 20_000), `{"description":"` + strings.Repeat("x", 17<<20) + `"}`,
 		} {
 			if route.body == "" && route.method == http.MethodGet {
 				break

@@ -81,7 +81,7 @@ type History interface {
 	FinestScale(id historian.Series) uint8
 }
 
-// Parts is what cmd hands in. Book, Namespace, Catalog, Ingress, History and State are required; the rest may
+// Parts is what cmd hands in. Book, Namespace, Catalog, Ingress, History, State and Backups are required; the rest may
 // be left zero.
 type Parts struct {
 	Book      *auth.Book
@@ -93,8 +93,9 @@ type Parts struct {
 	Sessions  func() []Session         // broker sessions; nil = none
 	Cut       func(mqttID string) bool // disconnects a session; false = no such session
 	// Drops tells what subscribers did not get, by reason and by client; nil = nothing known.
-	Drops  func() (by map[string]uint64, clients []ClientDrops)
-	Ledger Ledger // nil = nothing is kept
+	Drops   func() (by map[string]uint64, clients []ClientDrops)
+	Ledger  Ledger // nil = nothing is kept
+	Backups Backups
 	// SignIns are the limits on failed sign-ins; nil = none.
 	SignIns  SignIns
 	Stream   *StreamRoute // WebSocket connections handed on; nil = none

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"millrace/auth"
+	"millrace/backup"
 	"millrace/broker"
 	"millrace/historian"
 	"millrace/historian/kv"
@@ -36,6 +37,7 @@ type box struct {
 	catalog *uns.Catalog
 	ledger  *uns.Ledger
 	broker  *broker.Broker
+	backups *backup.Runner
 	web     *web.Web
 }
 
@@ -92,12 +94,19 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 	ingress.SetLive(b.broker)
 	b.ledger = uns.NewLedger(ingress, b.history)
 
+	// The historian names clients, so it is cut before the records.
+	parts := []backup.Part{{Name: "historian", Snapshot: b.history.Snapshot, Check: historian.Verify}, {Name: "records", Snapshot: b.records.Snapshot, Check: kv.Verify}}
+	if b.backups, err = backup.NewRunner(backup.Box{Data: c.Data, Parts: parts, Files: loose, Version: version, MinFree: c.Historian.MinFreeSpace,
+		Sequence: func() uint64 { return b.history.State().LastSeq }}, b.records, time.Now, log, reg); err != nil {
+		return b, err
+	}
+
 	var stream *web.StreamRoute
 	if br.WebSocket {
 		stream = &web.StreamRoute{Path: "/mqtt", Subprotocols: broker.Subprotocols(), MaxMessage: br.MaxMessage(), To: b.broker}
 	}
 	b.web, err = web.Open(c.Web, web.Parts{Book: b.book, Namespace: names, Catalog: b.catalog, Ingress: ingress, History: b.history,
-		State: b.history.State, Sessions: b.sessions, Drops: b.drops, Cut: b.broker.Disconnect, Stream: stream, Ledger: b.ledger, SignIns: b.broker, Socket: filepath.Join(c.Data, "admin.sock"),
+		State: b.history.State, Sessions: b.sessions, Drops: b.drops, Cut: b.broker.Disconnect, Stream: stream, Ledger: b.ledger, Backups: backups{b.backups, c.Backup}, SignIns: b.broker, Socket: filepath.Join(c.Data, "admin.sock"),
 		Version: version, Started: time.Now(), Gatherer: reg, Registry: reg, Log: log, Now: time.Now})
 	return b, err
 }
@@ -118,6 +127,9 @@ func checkData(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("data: cannot read %s: %w; mend its owner or mode, or name another with --data", dir, plain(err))
+	}
+	if _, err := os.Stat(filepath.Join(dir, backup.RestoreDir)); err == nil {
+		return fmt.Errorf("data: a restore into %s was cut off (%s is there); run `millrace backup restore` again", dir, backup.RestoreDir)
 	}
 	ours, stranger := false, ""
 	for _, e := range entries {
@@ -255,6 +267,9 @@ func (b *box) close() error {
 	if b.web != nil {
 		faults = append(faults, b.web.Close())
 	}
+	if b.backups != nil {
+		faults = append(faults, b.backups.Close())
+	}
 	if b.book != nil {
 		faults = append(faults, b.book.Close())
 	}
@@ -264,6 +279,6 @@ func (b *box) close() error {
 	if b.records != nil {
 		faults = append(faults, b.records.Close())
 	}
-	b.broker, b.web, b.book, b.history, b.records = nil, nil, nil, nil, nil
+	b.broker, b.web, b.backups, b.book, b.history, b.records = nil, nil, nil, nil, nil, nil
 	return errors.Join(faults...)
 }

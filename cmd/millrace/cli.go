@@ -37,13 +37,13 @@ type cli struct {
 	Topic  topicCommand   `cmd:"" help:"Topics of the Unified Namespace."`
 	Hist   historyCommand `cmd:"" name:"history" help:"Stored values."`
 	Token_ tokenCommand   `cmd:"" name:"token" help:"Personal access tokens for --url."`
+	Backup backupCommand  `cmd:"" help:"Back up a box while it runs, check a backup, restore one."`
 	Perf   perfCommand    `cmd:"" help:"Measure a box: load, latency, bytes, and what survives kill -9."`
 	Ver    versionCommand `cmd:"" name:"version" help:"Print the version."`
 
 	Pipeline laterCommand `cmd:"" hidden:"" passthrough:""`
 	Run      laterCommand `cmd:"" hidden:"" passthrough:""`
 	User     laterCommand `cmd:"" hidden:"" passthrough:""`
-	Backup   laterCommand `cmd:"" hidden:"" passthrough:""`
 }
 
 // laterCommand stands for a command that this version does not have yet.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"millrace/auth"
+	"millrace/backup"
 	"millrace/broker"
 	"millrace/historian"
 	"millrace/uns"
@@ -34,6 +35,7 @@ type Config struct {
 	UNS       uns.Options       `koanf:"uns"`
 	Auth      auth.Options      `koanf:"auth"`
 	Web       web.Options       `koanf:"web"`
+	Backup    backup.Options    `koanf:"backup"`
 
 	// source says where each key came from: default, FILE:LINE, the name of a variable, or a flag.
 	source map[string]string
@@ -41,7 +43,7 @@ type Config struct {
 
 func defaultConfig() Config {
 	c := Config{Data: "./data", Broker: broker.DefaultOptions(), Historian: historian.DefaultOptions(),
-		UNS: uns.DefaultOptions(), Auth: auth.DefaultOptions(), Web: web.DefaultOptions(), source: map[string]string{}}
+		UNS: uns.DefaultOptions(), Auth: auth.DefaultOptions(), Web: web.DefaultOptions(), Backup: backup.DefaultOptions(), source: map[string]string{}}
 	c.Log.Level, c.Log.Format = "info", "text"
 	return c
 }
@@ -417,5 +419,5 @@ func (c *Config) validate() error {
 	if !slices.Contains([]string{"text", "json"}, c.Log.Format) {
 		faults = append(faults, fmt.Errorf("log.format: %q is neither text nor json", c.Log.Format))
 	}
-	return errors.Join(append(faults, c.Broker.Validate(), c.Historian.Validate(), c.UNS.Validate(), c.Auth.Validate(), c.Web.Validate(), c.guestFault())...)
+	return errors.Join(append(faults, c.Broker.Validate(), c.Historian.Validate(), c.UNS.Validate(), c.Auth.Validate(), c.Web.Validate(), c.Backup.Validate(), c.guestFault())...)
 }

@@ -43,6 +43,7 @@ var keyWhy = []struct{ path, why string }{
 	{"web.metrics", "serve /metrics: open on loopback, elsewhere with a token"},
 	{"web.tls.certFile", "PEM file; set: web.address speaks HTTPS and wss; read anew when it changes"},
 	{"web.tls.keyFile", "PEM file with the key of that certificate"},
+	{"backup.root", "absolute path of the folder in which callers over the network may make backups; empty: they may make none"},
 }
 
 // keyLater are keys of the reference configuration whose parts this version does not have. They are refused

@@ -43,6 +43,7 @@ type Op struct{ Key, Value []byte }
 
 // Store keeps records durably. All methods may be called at once from many goroutines.
 type Store struct {
+	fs     vfs.FS
 	db     *pebble.DB
 	claim  *datadir.Claim
 	report *reporter
@@ -64,25 +65,29 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	claim, err := datadir.Take(o.FS, dir, datadir.Kind{Part: "kv", Version: formatVersion})
+	claim, err := datadir.Take(o.FS, dir, kind())
 	if err != nil {
 		return nil, err
 	}
 	r := &reporter{log: o.Log.With("part", "kv"), fatal: o.Fatal}
-	db, err := pebble.Open(dir, &pebble.Options{
-		FS:                          o.FS,
-		Lock:                        claim.Lock(),
+	db, err := pebble.Open(dir, options(o.FS, claim.Lock(), r))
+	if err != nil {
+		return nil, errors.Join(claim.Explain(err), claim.Release())
+	}
+	return &Store{fs: o.FS, db: db, claim: claim, report: r}, nil
+}
+
+func options(fsys vfs.FS, lock *pebble.Lock, r *reporter) *pebble.Options {
+	return &pebble.Options{
+		FS:                          fsys,
+		Lock:                        lock,
 		Logger:                      r,
 		FormatMajorVersion:          pebble.FormatValueSeparation,
 		MemTableSize:                memTableSize,
 		MemTableStopWritesThreshold: 4,
 		CacheSize:                   cacheSize,
 		MaxOpenFiles:                64,
-	})
-	if err != nil {
-		return nil, errors.Join(claim.Explain(err), claim.Release())
 	}
-	return &Store{db: db, claim: claim, report: r}, nil
 }
 
 // enter holds the store open for one call, which ends with s.inUse.Done.
