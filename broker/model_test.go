@@ -18,6 +18,11 @@ type sessionModel struct {
 	t    *testing.T
 	x    *box
 	rng  *rand.Rand
+	// crash kills the box and starts another on what it leaves. stored counts the values it has.
+	crash  func(old *box) *box
+	stored func() int
+	cuts   int // of a thousand steps
+
 	next int // values stored so far; the payload of the next
 
 	p        *client
@@ -125,13 +130,41 @@ func (m *sessionModel) step() {
 		}
 	case n < 998:
 		m.check()
-	case n < 999:
-		old := m.x
-		m.x = open(m.t, setting{store: old.store.killed(), broker: live2})
-		_, _ = m.p.conn.Close(), m.s.conn.Close() // first, or the box waits for them to read why it goes
-		old.stop()
-		m.p, m.s = m.dialAs("p", "dev"), m.dialAs("s", "sub")
+	case n < 998+m.cuts:
+		m.kill(m.rng.IntN(12))
 	}
+}
+
+// kill ends the box while n publishes are on their way. Afterwards they are sent again, as a client that keeps its session
+// does: whatever of them was stored, each is stored once.
+func (m *sessionModel) kill(n int) {
+	var sent []pub
+	var frames []byte
+	for range n {
+		p := pub{topic: full("a"), payload: values(m.next), qos: byte(1 + m.rng.IntN(2)), id: m.id()}
+		if p.qos == 2 && len(m.open) >= 50 {
+			break
+		}
+		m.next++
+		if m.open[p.id] = m.next - 1; p.qos == 1 { // so that the next has another identifier
+			defer delete(m.open, p.id)
+		}
+		sent = append(sent, p)
+		frames = append(frames, p.bytes(5)...)
+	}
+	_ = m.s.conn.Close() // what a subscriber hears after the moment of the cut nobody has stored
+	if len(frames) > 0 {
+		m.p.write(frames)
+	}
+	time.Sleep(time.Duration(m.rng.IntN(1000)) * time.Microsecond)
+	m.x = m.crash(m.x)
+	m.p, m.s = m.dialAs("p", "dev"), m.dialAs("s", "sub")
+	for _, p := range sent {
+		p.dup = true
+		m.p.pub(p)
+		m.answer([]byte{0, 0x40, 0x50}[p.qos], p.id, 0)
+	}
+	m.last1 = pub{}
 }
 
 func live2(o *broker.Options) { o.LiveQoS = 2 }
@@ -180,7 +213,7 @@ func (m *sessionModel) take(wait time.Duration, answer bool) bool {
 
 // check has everything delivered that was stored.
 func (m *sessionModel) check() {
-	if n := m.x.store.stored(); n != m.next {
+	if n := m.stored(); n != m.next {
 		m.fatalf("%d values are stored", n)
 	}
 	_ = m.s.conn.Close()
@@ -201,7 +234,19 @@ func TestSessionModel(t *testing.T) {
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	m := &sessionModel{t: t, x: open(t, setting{broker: live2}), rng: rand.New(rand.NewPCG(seed, 1)), open: map[uint16]int{}, received: map[uint16]bool{}}
+	m := &sessionModel{t: t, x: open(t, setting{broker: live2}), rng: rand.New(rand.NewPCG(seed, 1)), cuts: 1}
+	m.crash = func(old *box) *box {
+		x := open(t, setting{store: old.store.killed(), broker: live2})
+		_ = m.p.conn.Close() // first, or the box waits for it to read why it goes
+		old.stop()
+		return x
+	}
+	m.stored = func() int { return m.x.store.stored() }
+	m.run(steps)
+}
+
+func (m *sessionModel) run(steps int) {
+	m.open, m.received = map[uint16]int{}, map[uint16]bool{}
 	m.p, m.s = m.dialAs("p", "dev"), m.dialAs("s", "sub")
 	m.s.mustSub(2, full("#"))
 	for range steps {

@@ -179,9 +179,16 @@ type box struct {
 
 type setting struct {
 	store  *memory // nil: an empty one
+	disk   shelf   // nil: store
 	broker func(*broker.Options)
 	uns    func(*uns.Options)
 	accept func(ctx context.Context, b *uns.Batch, real func() error) error
+}
+
+// shelf is what a box needs of a historian.
+type shelf interface {
+	uns.Store
+	uns.Reader
 }
 
 // open starts a box with three clients: dev may do everything, line only line1/# and ordinary plain/#, sub listens to all.
@@ -189,6 +196,9 @@ func open(t testing.TB, s setting) *box {
 	t.Helper()
 	if s.store == nil {
 		s.store = &memory{}
+	}
+	if s.disk == nil {
+		s.disk = s.store
 	}
 	x := &box{t: t, store: s.store, reg: prometheus.NewRegistry(), clock: &clock{}}
 
@@ -200,10 +210,10 @@ func open(t testing.TB, s setting) *box {
 	}
 	ns := uns.NewNamespace(uo)
 	var err error
-	if x.catalog, err = uns.OpenCatalog(ns, x.store, x.store, uo); err != nil {
+	if x.catalog, err = uns.OpenCatalog(ns, s.disk, s.disk, uo); err != nil {
 		t.Fatal(err)
 	}
-	x.in = &ingress{Ingress: uns.NewIngress(ns, x.catalog, x.store, nil, uo), accept: s.accept}
+	x.in = &ingress{Ingress: uns.NewIngress(ns, x.catalog, s.disk, nil, uo), accept: s.accept}
 
 	records, err := kv.Open("kv", kv.Options{FS: vfs.NewMem()})
 	if err != nil {
@@ -224,7 +234,7 @@ func open(t testing.TB, s setting) *box {
 	if s.broker != nil {
 		s.broker(&o)
 	}
-	if x.Broker, err = broker.Open(o, x.in, x.book, x.store); err != nil {
+	if x.Broker, err = broker.Open(o, x.in, x.book, s.disk); err != nil {
 		t.Fatal(err)
 	}
 	x.in.SetLive(x.Broker)
