@@ -15,9 +15,9 @@ import (
 // sessionModel is what the specification says of one publisher and one subscriber with sessions that last, beside a box on
 // which the same is done over sockets: connections break, the box is killed, answers are withheld or repeated.
 type sessionModel struct {
-	t    *testing.T
-	x    *box
-	rng  *rand.Rand
+	t   *testing.T
+	x   *box
+	rng *rand.Rand
 	// crash kills the box and starts another on what it leaves. stored counts the values it has.
 	crash  func(old *box) *box
 	stored func() int

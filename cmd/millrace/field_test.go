@@ -13,9 +13,10 @@ import (
 )
 
 // Complaints from the field about other brokers and historians, each held against the box on real sockets. The number
-// is that of the collection they were gathered in. Not here, because what they need is not built yet: F02 to F07 and
-// F14, F19 (sessions, wills, retained), F15 (the zone of a device: uns tests), the pipeline steps of F12 and the
-// lenient mode of F11, quarantine of a damaged table in F28. F01 is `millrace perf crash`.
+// is that of the collection they were gathered in. Elsewhere: F01 `millrace perf crash`; F02 testdata/script/offline.txtar and
+// broker TestSessionGoesOn; F03, F05 broker/sessions_test.go; F04, F06 field_sessions_test.go; F07 broker/will_test.go;
+// F14 broker/conformance tests of one octet a segment, small packets and the end of connections; F15 uns/timestamp_test.go; F19
+// broker/retained_test.go. Not yet: the pipeline steps of F12, the lenient mode of F11, quarantine of a damaged table in F28.
 
 // said is one publish and what the device must hear.
 type said struct {
