@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"millrace/broker"
@@ -105,6 +106,34 @@ func BenchmarkLive(b *testing.B) {
 			for b.Loop() {
 				x.Prepare(batch)
 				x.Publish(batch, 0)
+			}
+		})
+	}
+}
+
+// A SUBSCRIBE of so many filters of so many levels, and the UNSUBSCRIBE of them, up to what a session may have.
+func BenchmarkSubscribe(b *testing.B) {
+	for _, size := range []struct{ filters, levels int }{{256, 4}, {256, 32}, {256, 128}, {4096, 8}} {
+		b.Run(fmt.Sprintf("filters=%d/levels=%d", size.filters, size.levels), func(b *testing.B) {
+			x := open(b, setting{})
+			c := dial(b, x.Addr(), hello{id: "c", user: "sub"})
+			filters := make([]string, size.filters)
+			parts := [][]byte{{0, 9}, props(5, nil)}
+			for i := range filters {
+				filters[i] = fmt.Sprint("plain/", i) + strings.Repeat("/level", size.levels-2)
+				parts = append(parts, str(filters[i]))
+			}
+			all, none := subscribe(5, 8, nil, 1, filters...), frame(0xA2, parts...)
+			b.ResetTimer()
+			for range b.N {
+				c.write(all)
+				if p := c.want(0x90); p.body[len(p.body)-1] != 1 {
+					b.Fatal(p)
+				}
+				c.write(none)
+				if p := c.want(0xB0); p.body[len(p.body)-1] != 0 {
+					b.Fatal(p)
+				}
 			}
 		})
 	}

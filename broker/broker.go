@@ -62,6 +62,7 @@ type Broker struct {
 	library *mqtt.Server
 	ctx     context.Context // parent of every Accept; set by Serve
 
+	linger   time.Duration // lingerTimeout
 	listener *listener
 	index    index
 	claims   claims
@@ -102,7 +103,7 @@ func Open(o Options, in Ingress, users SignIn, rows Rows) (*Broker, error) {
 	}
 	users = applyProfile(&o, users)
 	b := &Broker{o: o, in: in, users: users, rows: rows, log: o.Log.With("part", "broker"), now: o.Now,
-		ctx: context.Background(), taking: make(chan struct{}), claims: claims{holders: map[string]*claim{}}, sessions: map[string]*session{}}
+		ctx: context.Background(), linger: lingerTimeout, taking: make(chan struct{}), claims: claims{holders: map[string]*claim{}}, sessions: map[string]*session{}}
 	b.limits.flapping.init(int(o.Limits.FlappingLimit))
 	b.limits.signIn.init(int(o.Limits.SignInFailures))
 	b.retained = newRetained()
@@ -211,9 +212,6 @@ func (b *Broker) leave(c *conn) {
 	}
 	if s := c.session; s != nil {
 		b.library.Clients.Delete(s.id) // still there when the CONNACK failed
-		for _, filter := range s.filters() {
-			b.library.Topics.Unsubscribe(filter, s.id)
-		}
 		lives := s.outlives()
 		w := s.willAfter(c, b.now(), lives)
 		if lives {

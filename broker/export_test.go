@@ -2,6 +2,7 @@ package broker
 
 import (
 	"net"
+	"sync/atomic"
 	"time"
 
 	"millrace/uns"
@@ -12,6 +13,22 @@ func (b *Broker) Take(raw net.Conn) {
 	if c := b.listener.register(raw, b.listener.doors[doorTCP]); c != nil {
 		b.listener.run(c)
 	}
+}
+
+// SetLinger is how long a connection that was told why it ends is drained. Before Serve.
+func (b *Broker) SetLinger(d time.Duration) { b.linger = d }
+
+// LibrarySubscriptions is how many the MQTT library thinks there are.
+func (b *Broker) LibrarySubscriptions() int64 { return atomic.LoadInt64(&b.library.Info.Subscriptions) }
+
+// ReplayJobs counts what a session is still owed of retained messages, by subscription, and the list it is kept in.
+func (b *Broker) ReplayJobs(mqttID string) (owed, listed int) {
+	b.mu.Lock()
+	s := b.sessions[mqttID]
+	b.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.replay.by), len(s.replay.jobs)
 }
 
 // JanitorEvery is how long rows may wait to be written.

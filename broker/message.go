@@ -11,7 +11,7 @@ type message struct {
 	topic      string
 	payload    []byte
 	properties []byte // as the publisher sent them, without alias and expiry; empty for live values
-	expires    int64  // Unix seconds, 0 = never
+	expires    int64  // Unix ms, 0 = never
 }
 
 func (m *message) size() int64 { return int64(len(m.topic) + len(m.payload) + len(m.properties)) }
@@ -54,7 +54,7 @@ func (s *session) appendMessage(b []byte, d *delivery, id uint16, now int64) ([]
 	return b, true
 }
 
-// appendPublish appends the frame of a delivery. now is in Unix seconds. An alias that is known takes the topic's place.
+// appendPublish appends the frame of a delivery. now is in Unix ms. An alias that is known takes the topic's place.
 func appendPublish(b []byte, d *delivery, version byte, id uint16, now int64, alias uint16, known bool) []byte {
 	topic := d.topic
 	if known {
@@ -89,7 +89,7 @@ func appendPublish(b []byte, d *delivery, version byte, id uint16, now int64, al
 			b = append(b, propTopicAlias, byte(alias>>8), byte(alias))
 		}
 		if d.expires > 0 { // [MQTT-3.3.2-6]
-			b = binary.BigEndian.AppendUint32(append(b, propMessageExpiry), uint32(max(d.expires-now, 1)))
+			b = binary.BigEndian.AppendUint32(append(b, propMessageExpiry), uint32(max((d.expires-now+999)/1000, 1)))
 		}
 		b = append(b, d.properties...)
 		b = append(b, d.ids...)

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"slices"
 	"strings"
 
 	"millrace/uns"
@@ -20,8 +21,9 @@ type Values interface {
 // loses none to the bound of its queue. mu of the session guards it.
 type replay struct {
 	jobs    []*replayJob
-	portion []replayTopic // of jobs[0], to be sent next
-	drawing bool          // jobs[0] is being drawn from
+	by      map[string]*replayJob // those of jobs that are not over, by filter
+	portion []replayTopic         // of jobs[0], to be sent next
+	drawing bool                  // jobs[0] is being drawn from
 }
 
 // replayJob is one subscription's retained messages: ordinary topics first, then those of the workspace.
@@ -33,6 +35,7 @@ type replayJob struct {
 	after  string // the last topic that was drawn
 	filter string
 	since  int64  // Unix ns of the subscription
+	over   bool   // unsubscribed, or owed anew
 	lost   uint64 // what the session had lost by then
 }
 
@@ -47,13 +50,47 @@ type replayTopic struct {
 // replayPortion is how many topics are drawn at once.
 const replayPortion = 256
 
-func (r *replay) pending() bool { return len(r.portion) > 0 || len(r.jobs) > 0 }
+func (r *replay) pending() bool { return len(r.portion) > 0 || len(r.by) > 0 }
+
+// add owes the messages of a job.
+func (r *replay) add(j *replayJob) {
+	if r.by == nil {
+		r.by = map[string]*replayJob{}
+	}
+	r.by[j.filter] = j
+	r.jobs = append(r.jobs, j)
+}
+
+// forget ends the job of a filter. It stays in the list until it is first or half of the list is over: looking for it there
+// would make a SUBSCRIBE of n filters cost n times n.
+func (r *replay) forget(filter string) {
+	if j := r.by[filter]; j != nil {
+		j.over = true
+		if delete(r.by, filter); 2*len(r.by) < len(r.jobs) {
+			r.jobs = slices.DeleteFunc(r.jobs, func(j *replayJob) bool { return j.over })
+		}
+	}
+	if len(r.portion) > 0 && r.portion[0].job.filter == filter {
+		r.portion = nil
+	}
+}
+
+// first is the job to draw from, nil when there is none.
+func (r *replay) first() *replayJob {
+	for len(r.jobs) > 0 && r.jobs[0].over {
+		r.jobs = r.jobs[1:]
+	}
+	if len(r.jobs) == 0 {
+		return nil
+	}
+	return r.jobs[0]
+}
 
 // replayLocked owes the session the retained messages of a subscription, anew if it was owed them, as its retain handling
 // says: 0 always, 1 when the filter is new to the session, 2 never [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]; never for
 // shared ones.
 func (s *session) replayLocked(sub *subscription, known bool) {
-	s.forgetReplayLocked(sub.filter)
+	s.replay.forget(sub.filter)
 	if sub.handling == 2 || sub.handling == 1 && known || strings.HasPrefix(sub.filter, "$share/") {
 		return
 	}
@@ -66,21 +103,7 @@ func (s *session) replayLocked(sub *subscription, known bool) {
 	var d delivery
 	d.join(sub)
 	j.ids = d.ids
-	s.replay.jobs = append(s.replay.jobs, j)
-}
-
-// forgetReplayLocked: nothing more is sent of a subscription that ended [MQTT-3.10.4-2].
-func (s *session) forgetReplayLocked(filter string) {
-	r := &s.replay
-	for i, j := range r.jobs {
-		if j.filter == filter {
-			r.jobs = append(r.jobs[:i:i], r.jobs[i+1:]...)
-			break
-		}
-	}
-	if len(r.portion) > 0 && r.portion[0].job.filter == filter {
-		r.portion = nil
-	}
+	s.replay.add(j)
 }
 
 // draw finds the next topics to replay. The flusher calls it before fill; the session is not locked while it looks, so no
@@ -88,11 +111,11 @@ func (s *session) forgetReplayLocked(filter string) {
 func (s *session) draw(c *conn) {
 	s.mu.Lock()
 	r := &s.replay
-	if s.conn != c || s.hold || r.drawing || len(r.portion) > 0 || len(r.jobs) == 0 {
+	j := r.first()
+	if s.conn != c || s.hold || r.drawing || len(r.portion) > 0 || j == nil {
 		s.mu.Unlock()
 		return
 	}
-	j := r.jobs[0]
 	r.drawing = true
 	at := *j
 	s.mu.Unlock()
@@ -102,13 +125,14 @@ func (s *session) draw(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.drawing = false
-	if len(r.jobs) == 0 || r.jobs[0] != j {
-		return // unsubscribed meanwhile
+	if r.by[j.filter] != j {
+		return // unsubscribed, or ended, meanwhile
 	}
 	j.plain, j.path, j.after = at.plain, at.path, at.after
 	r.portion = list
 	if !j.plain && j.path == "" {
-		r.jobs = r.jobs[1:]
+		j.over = true
+		delete(r.by, j.filter)
 	}
 }
 
@@ -201,7 +225,7 @@ func (s *session) fillRetained(buf []byte, sent, limit int, now int64) (filled [
 		}
 		r.portion = r.portion[1:]
 	}
-	return buf, messages, len(r.jobs) == 0, len(r.jobs) > 0
+	return buf, messages, len(r.by) == 0, len(r.by) > 0
 }
 
 // retainedNow makes the retained message of a topic, under the rules in force now.

@@ -240,12 +240,12 @@ func (r *retained) load(rows Rows, log *slog.Logger) error {
 
 const (
 	retainedPrefix  = "br"
-	retainedVersion = 1
+	retainedVersion = 2 // 1 had its expiry in seconds
 )
 
 func retainedKey(topic string) []byte { return append([]byte(retainedPrefix), topic...) }
 
-// encodeKept: version:1 | QoS:1 | expiry, Unix seconds:8 | length:4 of the properties | properties | payload.
+// encodeKept: version:1 | QoS:1 | expiry, Unix ms:8 | length:4 of the properties | properties | payload.
 func encodeKept(k *keptMessage) []byte {
 	b := make([]byte, 0, 14+len(k.properties)+len(k.payload))
 	b = binary.BigEndian.AppendUint64(append(b, retainedVersion, k.qos), uint64(k.expires))
@@ -254,15 +254,19 @@ func encodeKept(k *keptMessage) []byte {
 }
 
 func decodeKept(topic string, b []byte) (*keptMessage, bool) {
-	if len(b) < 14 || b[0] != retainedVersion || b[1] > 2 {
+	if len(b) < 14 || b[0] < 1 || b[0] > retainedVersion || b[1] > 2 {
 		return nil, false
 	}
 	n := binary.BigEndian.Uint32(b[10:])
 	if uint64(n) > uint64(len(b)-14) {
 		return nil, false
 	}
+	expires := int64(binary.BigEndian.Uint64(b[2:]))
+	if b[0] == 1 {
+		expires *= 1000
+	}
 	own := append([]byte(nil), b[14:]...)
-	return &keptMessage{message: &message{topic: topic, expires: int64(binary.BigEndian.Uint64(b[2:])), properties: own[:n:n], payload: own[n:]}, qos: b[1]}, true
+	return &keptMessage{message: &message{topic: topic, expires: expires, properties: own[:n:n], payload: own[n:]}, qos: b[1]}, true
 }
 
 // retain stages the retained message of an ordinary PUBLISH [MQTT-3.3.1-5]; an empty payload clears [MQTT-3.3.1-6] [MQTT-3.3.1-7].
@@ -287,7 +291,7 @@ func (c *conn) retain(e *topicEntry, p *publish) (verdict uns.Verdict, ended boo
 	if len(p.payload) > 0 {
 		kept = keptOf(e.topic, p.payload, p.properties, p.qos, c.at)
 	}
-	if fault := c.b.retained.stage(&c.batch, e.topic, kept, c.at.Unix()); fault != "" {
+	if fault := c.b.retained.stage(&c.batch, e.topic, kept, c.at.UnixMilli()); fault != "" {
 		return uns.Verdict{Reason: uns.TopicLimit, Detail: fault}, false
 	}
 	return verdict, false
@@ -310,7 +314,7 @@ func newMessage(topic string, payload, properties []byte, at time.Time) *message
 	kept, expiry, expires := forward(properties)
 	m := &message{topic: topic, payload: append([]byte(nil), payload...), properties: kept}
 	if expires {
-		m.expires = max(at.Unix(), 1) + int64(expiry)
+		m.expires = max(at.UnixMilli(), 1) + 1000*int64(expiry)
 	}
 	return m
 }

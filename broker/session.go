@@ -2,8 +2,6 @@ package broker
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,7 +111,7 @@ func (s *session) fill(c *conn, buf []byte, limit int) (filled []byte, messages 
 	if s.conn != c {
 		return buf, 0, false
 	}
-	now := s.b.now().Unix()
+	now := s.b.now().UnixMilli()
 	for ; s.resend < len(s.flights); s.resend++ { // [MQTT-4.4.0-1] [MQTT-4.6.0-1]
 		if len(buf) >= limit {
 			return buf, messages, true
@@ -246,13 +244,6 @@ func (s *session) owed() owed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return owed{s.queue.n, len(s.flights), len(s.subscriptions)}
-}
-
-// filters lists the subscriptions.
-func (s *session) filters() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.subscriptions))
 }
 
 // outlives says whether the session goes on without its connection.

@@ -158,11 +158,20 @@ func (in *ingress) Accept(ctx context.Context, b *uns.Batch) error {
 	return in.accept(ctx, b, func() error { return in.Ingress.Accept(ctx, b) })
 }
 
-// clock is the real time and what a test adds to it.
-type clock struct{ ahead atomic.Int64 }
+// clock is the real time and what a test adds to it, or stands still but for that.
+type clock struct{ ahead, stands atomic.Int64 }
 
-func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) now() time.Time {
+	if at := c.stands.Load(); at != 0 {
+		return time.Unix(0, at+c.ahead.Load())
+	}
+	return time.Now().Add(time.Duration(c.ahead.Load()))
+}
+
 func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// stand stops the clock.
+func (c *clock) stand(at time.Time) { c.ahead.Store(0); c.stands.Store(at.UnixNano()) }
 
 // box is a broker with real sign-in and real ingress over a store in memory.
 type box struct {
@@ -238,6 +247,7 @@ func open(t testing.TB, s setting) *box {
 		t.Fatal(err)
 	}
 	x.in.SetLive(x.Broker)
+	x.SetLinger(100 * time.Millisecond) // the clients of most tests leave a DISCONNECT unanswered
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- x.Serve(ctx) }()

@@ -82,7 +82,7 @@ func appendQueued(b []byte, d *delivery, topic string, properties []byte, expire
 	if d.retain {
 		flags |= 1
 	}
-	b = append(b, 1, flags) // version
+	b = append(b, 2, flags) // version; 1 had its expiry in seconds
 	b = binary.AppendUvarint(b, uint64(expires))
 	b = append(binary.AppendUvarint(b, uint64(len(topic))), topic...)
 	b = append(binary.AppendUvarint(b, uint64(len(properties))), properties...)
@@ -91,9 +91,10 @@ func appendQueued(b []byte, d *delivery, topic string, properties []byte, expire
 
 // parseQueued reads a queue row; nothing of the result points into b.
 func parseQueued(b []byte) (d delivery, ok bool) {
-	if len(b) < 2 || b[0] != 1 {
+	if len(b) < 2 || b[0] < 1 || b[0] > 2 {
 		return d, false
 	}
+	version := b[0]
 	b = append([]byte(nil), b...)
 	d.qos, d.retain = b[1]>>1&3, b[1]&1 != 0
 	m := &message{}
@@ -102,7 +103,9 @@ func parseQueued(b []byte) (d delivery, ok bool) {
 	if k <= 0 {
 		return d, false
 	}
-	m.expires, b = int64(expires), b[k:]
+	if m.expires, b = int64(expires), b[k:]; version == 1 {
+		m.expires *= 1000
+	}
 	var topic []byte
 	for _, part := range []*[]byte{&topic, &m.properties, &d.ids} {
 		n, k := binary.Uvarint(b)

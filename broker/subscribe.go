@@ -134,7 +134,7 @@ func (c *conn) unsubscribe(filters []string) {
 		sub, code := s.subscriptions[filter], byte(codeNoSubscription)
 		if sub != nil {
 			delete(s.subscriptions, filter)
-			s.forgetReplayLocked(filter)
+			s.replay.forget(filter) // [MQTT-3.10.4-2]
 			subs = append(subs, sub)
 			rows = append(rows, uns.Row{Key: filterKey(s.num, filter)})
 			code = codeSuccess

@@ -30,6 +30,7 @@ func (b *Broker) inspect(now time.Time) {
 	b.publishSystem(now)
 	ns := now.UnixNano()
 	b.listener.each(func(c *conn) {
+		c.out.inspect()
 		if code := c.kick.Load(); code != 0 {
 			if ns-c.kickedAt.Load() > int64(forceAfter) {
 				c.force(byte(code))

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,6 +30,10 @@ type writer struct {
 	timer      *time.Timer
 	lastLive   time.Time
 	closed     chan struct{} // the socket is closed
+
+	direct  atomic.Uint64 // writes of acks by the reader itself, begun and ended: odd while one is under way
+	looked  uint64        // direct, when the watchdog looked last
+	counted uint64        // direct of the write that was counted last
 }
 
 const (
@@ -131,6 +136,16 @@ func (w *writer) roomLocked() {
 	}
 }
 
+// inspect counts a reader that is stuck in its own write of acks since the last look, once. Of the watchdog alone.
+func (w *writer) inspect() {
+	n := w.direct.Load()
+	if n&1 == 1 && n == w.looked && n != w.counted {
+		w.counted = n
+		w.c.b.metrics.held.Add(1)
+	}
+	w.looked = n
+}
+
 // acks writes the reader's acks: itself, when nobody else writes, which saves a change of goroutine per read.
 func (w *writer) acks(p []byte) {
 	w.mu.Lock()
@@ -147,7 +162,9 @@ func (w *writer) acks(p []byte) {
 	}
 	w.flushing = true
 	w.mu.Unlock()
+	w.direct.Add(1)
 	n, err := w.c.raw.Write(p)
+	w.direct.Add(1)
 	w.c.counters.bytesOut.Add(uint64(n))
 	w.mu.Lock()
 	if err != nil {
@@ -319,7 +336,7 @@ func (w *writer) shut(linger bool) {
 		case <-time.After(closeTimeout):
 		}
 		if hc.CloseWrite() == nil {
-			_ = w.c.raw.SetReadDeadline(time.Now().Add(lingerTimeout))
+			_ = w.c.raw.SetReadDeadline(time.Now().Add(w.c.b.linger))
 			_, _ = io.Copy(io.Discard, io.LimitReader(rawReader{w.c.raw}, 16<<20))
 		}
 	}
