@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -70,9 +71,15 @@ func run(b *broker.Broker, version byte, n, per int, properties []byte) {
 func TestPublishAllocatesNothing(t *testing.T) {
 	b := pipeline(t)
 	for _, v := range versions {
-		few := testing.AllocsPerRun(5, func() { run(b, v, 100, 10, nil) })
-		many := testing.AllocsPerRun(5, func() { run(b, v, 2100, 10, nil) })
-		if per := (many - few) / 20000; per > 0.001 {
+		per := math.Inf(1)
+		for range 5 { // the least of a few: what else runs in the process allocates, too
+			few := testing.AllocsPerRun(5, func() { run(b, v, 100, 10, nil) })
+			many := testing.AllocsPerRun(5, func() { run(b, v, 2100, 10, nil) })
+			if per = min(per, (many-few)/20000); per <= 0.001 {
+				break
+			}
+		}
+		if per > 0.001 {
 			t.Errorf("v%d: %.4f allocations per publish", v, per)
 		}
 	}

@@ -407,11 +407,11 @@ func TestClaimsOf268MB(t *testing.T) {
 		b := []byte{0x10, 0xFF, 0xFF, 0xFF, 0x7F, 0, 4, 'M', 'Q', 'T', 'T', 5}
 		switch i % 4 {
 		case 1: // within the limit of CONNECT, and the rest does not come
-			b = append([]byte{0x10, 0xFF, 0xFF, 3}, make([]byte, 1000)...)
+			b = append([]byte{0x10, 0xE8, 0xFB, 3}, make([]byte, 1000)...)
 		case 2:
 			b = append(hello{id: fmt.Sprint("h", i), user: "dev"}.bytes(), 0x32, 0xFF, 0xFF, 0xFF, 0x7F, 0, 1, 'a')
 		case 3: // within the packet limit
-			b = append(hello{id: fmt.Sprint("h", i), user: "dev"}.bytes(), 0x32, 0xFF, 0xFF, 0x3F, 0, 1, 'a')
+			b = append(hello{id: fmt.Sprint("h", i), user: "dev"}.bytes(), 0x32, 0xFF, 0xFF, 0x3E, 0, 1, 'a')
 		}
 		_, _ = conn.Write(b)
 		if i%100 == 99 {
