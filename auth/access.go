@@ -94,16 +94,22 @@ func looksSigned(password []byte) bool {
 // access token. until is when the session has to end, zero:
 // there is no such time. ok=false says only "no".
 func (b *Book) Admit(id string, password []byte) (p *Principal, until time.Time, ok bool) {
+	return b.AdmitFrom("", id, password)
+}
+
+// AdmitFrom is Admit for a connection from address, which the audit log tells of.
+func (b *Book) AdmitFrom(address, id string, password []byte) (p *Principal, until time.Time, ok bool) {
 	if looksSigned(password) {
 		if e, until, ok := b.access(string(password)); ok && e.client.ID == id {
 			b.metrics.ok.Inc()
+			b.tally(Actor{Kind: ByClient, Name: id, Address: address}, "session", "access_token", id, "")
 			return e.principal, until, true
 		}
 	}
-	if p, until, ok = b.person(password); ok {
+	if p, until, ok = b.person(address, password); ok {
 		b.metrics.ok.Inc()
 		return p, until, true
 	}
-	p, ok = b.SignIn(id, password) // which counts the failure, too; and a secret may look like anything
+	p, ok = b.SignInFrom(address, id, password) // which counts the failure, too; and a secret may look like anything
 	return p, until, ok
 }

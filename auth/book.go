@@ -20,13 +20,22 @@ type Book struct {
 	metrics *metrics
 	nobody  *entry // whom a sign-in of an unknown id is compared with
 
+	passwords *passwords
+	lock      *lockout
+	audit     chain
+	tallies   tallies
+	setUp     setUp
+
 	change sync.Mutex   // held over a whole change, its fsync included; taken before mu
 	mu     sync.RWMutex // guards what is below; never held over a write
 	// Written with both locks held: a holder of either may read.
-	clients map[string]*entry
-	tokens  map[digest]*token
-	signing map[string]*signingKey // by kid
-	closed  bool
+	clients  map[string]*entry
+	tokens   map[digest]*token
+	signing  map[string]*signingKey // by kid
+	users    map[string]*account    // by folded name
+	sessions map[digest]*session
+	plant    string
+	closed   bool
 }
 
 // Open reads all clients and tokens. The store stays the caller's and must outlive the Book. A store without a key gets one.
@@ -39,16 +48,13 @@ func Open(store Records, o Options) (*Book, error) {
 	b := &Book{
 		o: o, log: o.Log.With("part", "auth"), records: store,
 		clients: map[string]*entry{}, tokens: map[digest]*token{}, signing: map[string]*signingKey{}, nobody: &entry{},
+		users: map[string]*account{}, sessions: map[digest]*session{}, lock: newLockout(o.Now),
 	}
 	o.Random(b.nobody.hash[:])
-	if err := b.readClients(); err != nil {
-		return nil, err
-	}
-	if err := b.readTokens(); err != nil {
-		return nil, err
-	}
-	if err := b.readSigning(); err != nil {
-		return nil, err
+	for _, read := range []func() error{b.readClients, b.readUsers, b.readTokens, b.readSigning, b.readSessions, b.readPlant, b.readAudit} {
+		if err := read(); err != nil {
+			return nil, err
+		}
 	}
 	key, err := b.readKey()
 	if err != nil {
@@ -58,8 +64,14 @@ func Open(store Records, o Options) (*Book, error) {
 	if b.metrics, err = newMetrics(o.Registry); err != nil {
 		return nil, fmt.Errorf("auth: metrics: %w", err)
 	}
+	b.passwords = newPasswords(o.Random, b.metrics)
 	b.metrics.clients.Set(float64(len(b.clients)))
-	b.log.Info("opened", "clients", len(b.clients), "tokens", len(b.tokens))
+	b.metrics.users.Set(float64(len(b.users)))
+	b.metrics.sessions.Set(float64(len(b.sessions)))
+	head := b.audit.now()
+	b.metrics.auditBytes.Set(float64(head.Bytes))
+	b.setUp.prepare(o.Random, b.hasAdmin())
+	b.log.Info("opened", "clients", len(b.clients), "tokens", len(b.tokens), "users", len(b.users), "audit_last", head.Last, "audit_hash", head.Hash)
 	return b, nil
 }
 
@@ -71,11 +83,12 @@ func (b *Book) Close() error {
 	if b.closed {
 		return nil
 	}
+	err := b.settle()
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
 	b.metrics.release()
-	return nil
+	return err
 }
 
 // Clients lists all clients by id.
@@ -141,10 +154,10 @@ func (b *Book) readTokens() error {
 			return err
 		}
 		t := &token{
-			Token: Token{ID: r.ID, Name: r.Name, Role: r.Role, Created: r.Created, Expires: r.Expires},
+			Token: Token{ID: r.ID, Name: r.Name, Owner: r.Owner, Role: r.Role, Metrics: r.Metrics || r.Scoped == 0, Created: r.Created, Expires: r.Expires},
 			hash:  digest(r.Hash),
 		}
-		t.standFor(b.o.Workspaces[0])
+		b.standFor(t)
 		b.tokens[t.hash] = t
 		return nil
 	})
@@ -175,7 +188,7 @@ func (b *Book) readKey() ([]byte, error) {
 
 func (b *Book) makeKey() ([]byte, error) {
 	// A new key would silently void every secret there is.
-	if n := len(b.clients) + len(b.tokens); n > 0 {
+	if n := len(b.clients) + len(b.tokens) + len(b.sessions); n > 0 {
 		return nil, fmt.Errorf("auth: record %q is missing while %d clients and tokens need it: restore a backup", keyRecord, n)
 	}
 	key := make([]byte, keySize)

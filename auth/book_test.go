@@ -250,8 +250,21 @@ func TestMetrics(t *testing.T) {
 			got[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
 		}
 	}
+	if got["millrace_auth_audit_bytes"] <= 0 {
+		t.Error("the audit log has no size")
+	}
+	delete(got, "millrace_auth_audit_bytes")
 	want := map[string]float64{
 		"millrace_auth_access_tokens_total":                0,
+		"millrace_auth_audit_entries_total":                5,
+		"millrace_auth_audit_uncounted_total":              0,
+		"millrace_auth_password_hash_seconds":              0,
+		"millrace_auth_password_hashes_refused_total":      0,
+		"millrace_auth_user_sessions":                      0,
+		"millrace_auth_user_sign_ins_total result=locked":  0,
+		"millrace_auth_user_sign_ins_total result=ok":      0,
+		"millrace_auth_user_sign_ins_total result=refused": 0,
+		"millrace_auth_users":                              0,
 		"millrace_auth_clients":                            2,
 		"millrace_auth_sign_ins_total result=ok":           2,
 		"millrace_auth_sign_ins_total result=wrong_secret": 1,

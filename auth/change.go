@@ -25,7 +25,9 @@ func (e *entry) policy() *Policy {
 
 // AddAll creates clients with one write, all or none: if any result has an Err, nothing was created. The results are in the
 // order of the list. The error is a failure of ours; then, too, nothing was created.
-func (b *Book) AddAll(list []NewClient) ([]Added, error) {
+func (b *Book) AddAll(list []NewClient) ([]Added, error) { return b.addAll(theBox, list) }
+
+func (b *Book) addAll(by Actor, list []NewClient) ([]Added, error) {
 	b.change.Lock()
 	defer b.change.Unlock()
 	if b.closed {
@@ -37,6 +39,7 @@ func (b *Book) AddAll(list []NewClient) ([]Added, error) {
 	added := make([]Added, len(list))
 	entries := make([]*entry, len(list))
 	ops := make([]kv.Op, 0, len(list))
+	events := make([]Event, 0, len(list))
 	taken := make(map[string]int, len(list))
 	bad := false
 	for i, n := range list {
@@ -62,6 +65,7 @@ func (b *Book) AddAll(list []NewClient) ([]Added, error) {
 		taken[n.ID] = i
 		ops, entries[i] = append(ops, op), e
 		added[i].Client, added[i].Secret = e.client.clone(), secret
+		events = append(events, Event{Category: "client", Action: "add", ID: n.ID, After: e.client})
 	}
 	if bad {
 		for i := range added {
@@ -69,7 +73,7 @@ func (b *Book) AddAll(list []NewClient) ([]Added, error) {
 		}
 		return added, nil
 	}
-	if err := b.apply(ops); err != nil {
+	if err := b.commit(by, ops, events...); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -127,8 +131,10 @@ func (b *Book) place(workspace string) place {
 
 // Patch changes a client and returns it as it is now. A patch that changes nothing writes nothing and keeps the revision.
 // ErrNotFound, ErrChanged, *Fault. When it returns, every session's Policy has the change.
-func (b *Book) Patch(id string, p Patch) (Client, error) {
-	client, rules, err := b.patch(id, p)
+func (b *Book) Patch(id string, p Patch) (Client, error) { return b.patchAndTell(theBox, id, p) }
+
+func (b *Book) patchAndTell(by Actor, id string, p Patch) (Client, error) {
+	client, rules, err := b.patch(by, id, p)
 	if rules {
 		b.tell(id)
 	}
@@ -136,7 +142,7 @@ func (b *Book) Patch(id string, p Patch) (Client, error) {
 }
 
 // patch does it under the lock of changes; rules says that what the client may do has changed.
-func (b *Book) patch(id string, p Patch) (client Client, rules bool, err error) {
+func (b *Book) patch(by Actor, id string, p Patch) (client Client, rules bool, err error) {
 	b.change.Lock()
 	defer b.change.Unlock()
 	old, err := b.toChange(id)
@@ -168,7 +174,7 @@ func (b *Book) patch(id string, p Patch) (client Client, rules bool, err error) 
 		return old.client.clone(), false, nil
 	}
 	e.client.Revision++
-	if err := b.store(e); err != nil {
+	if err := b.store(by, e, Event{Category: "client", Action: "patch", ID: id, Before: old.client, After: e.client}); err != nil {
 		return Client{}, false, err
 	}
 	if rules {
@@ -181,14 +187,18 @@ func (b *Book) patch(id string, p Patch) (client Client, rules bool, err error) 
 // Rotate replaces the secret by the given or, "", a generated one and returns it. Sessions that signed in with the old one
 // end: their Policy is nil. ErrNotFound, *Fault.
 func (b *Book) Rotate(id string, secret string) (string, error) {
-	secret, err := b.rotate(id, secret)
+	return b.rotateAndTell(theBox, id, secret)
+}
+
+func (b *Book) rotateAndTell(by Actor, id, secret string) (string, error) {
+	secret, err := b.rotate(by, id, secret)
 	if err == nil {
 		b.tell(id)
 	}
 	return secret, err
 }
 
-func (b *Book) rotate(id string, secret string) (string, error) {
+func (b *Book) rotate(by Actor, id, secret string) (string, error) {
 	b.change.Lock()
 	defer b.change.Unlock()
 	old, err := b.toChange(id)
@@ -203,7 +213,7 @@ func (b *Book) rotate(id string, secret string) (string, error) {
 	e := &entry{client: old.client, hash: b.hash.of("client", id, []byte(secret))}
 	e.client.Revision++
 	e.enter()
-	if err := b.store(e); err != nil {
+	if err := b.store(by, e, Event{Category: "client", Action: "rotate", ID: id}); err != nil {
 		return "", err
 	}
 	old.principal.policy.Store(nil)
@@ -212,22 +222,24 @@ func (b *Book) rotate(id string, secret string) (string, error) {
 }
 
 // Delete removes a client; its sessions' Policy is nil from now on. ErrNotFound.
-func (b *Book) Delete(id string) error {
-	if err := b.delete(id); err != nil {
+func (b *Book) Delete(id string) error { return b.deleteAndTell(theBox, id) }
+
+func (b *Book) deleteAndTell(by Actor, id string) error {
+	if err := b.delete(by, id); err != nil {
 		return err
 	}
 	b.tell(id)
 	return nil
 }
 
-func (b *Book) delete(id string) error {
+func (b *Book) delete(by Actor, id string) error {
 	b.change.Lock()
 	defer b.change.Unlock()
 	old, err := b.toChange(id)
 	if err != nil {
 		return err
 	}
-	if err := b.apply([]kv.Op{remove(clientPrefix + id)}); err != nil {
+	if err := b.commit(by, []kv.Op{remove(clientPrefix + id)}, Event{Category: "client", Action: "delete", ID: id, Before: old.client}); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -251,12 +263,12 @@ func (b *Book) toChange(id string) (*entry, error) {
 }
 
 // store writes an entry and then shows it.
-func (b *Book) store(e *entry) error {
+func (b *Book) store(by Actor, e *entry, done Event) error {
 	op, err := e.record()
 	if err != nil {
 		return err
 	}
-	if err := b.apply([]kv.Op{op}); err != nil {
+	if err := b.commit(by, []kv.Op{op}, done); err != nil {
 		return err
 	}
 	b.mu.Lock()

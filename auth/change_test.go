@@ -240,6 +240,7 @@ func TestSignInDuringAChange(t *testing.T) {
 	if err := b.Delete("dev1"); err != nil {
 		t.Fatal(err)
 	}
+	store.during = nil // Close writes, too
 	if !ran || p.Policy() != nil {
 		t.Errorf("the store was asked: %v", ran)
 	}

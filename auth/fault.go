@@ -12,6 +12,15 @@ var (
 	ErrChanged  = errors.New("auth: client was changed by someone else: read it again and repeat")
 	ErrNoToken  = errors.New("auth: no such token")
 	ErrClosed   = errors.New("auth: closed")
+
+	ErrNoUser      = errors.New("auth: no such user")
+	ErrUserExists  = errors.New("auth: user exists")
+	ErrUserChanged = errors.New("auth: user was changed by someone else: read it again and repeat")
+	ErrLastAdmin   = errors.New("auth: this is the last administrator: make another one first")
+	ErrBusy        = errors.New("auth: too many passwords are being checked: try again in a moment")
+	ErrCredentials = errors.New("auth: the user is unknown or disabled, or the password is wrong")
+	ErrSetUpDone   = errors.New("auth: the box is set up already")
+	ErrSetUpToken  = errors.New("auth: this is not the token of the set-up link")
 )
 
 // Fault is refused input: which field, what is wrong with it and how to mend it. Field uses the JSON names, for example

@@ -14,6 +14,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// Bounds of settings.
+const (
+	minSession = time.Minute
+	maxSession = 366 * 24 * time.Hour
+	minAudit   = 64 << 10
+	maxAudit   = 4 << 30
+)
+
 // Records is the store of small records. Get and Scan hand out what the last Apply made durable; Apply is atomic and returns
 // after fsync; the slices of Scan are valid during fn only. *kv.Store is one.
 type Records interface {
@@ -32,6 +40,20 @@ type Options struct {
 		// TTL is how long one lives, at most 24 h.
 		TTL time.Duration `koanf:"ttl"`
 	} `koanf:"token"`
+
+	// Session is about people who sign in with a password.
+	Session struct {
+		// Idle ends a session that makes no call for that long.
+		Idle time.Duration `koanf:"idle"`
+		// MaxAge ends every session.
+		MaxAge time.Duration `koanf:"maxAge"`
+	} `koanf:"session"`
+
+	// Audit is about the audit log.
+	Audit struct {
+		// MaxBytes bounds it; above, its oldest entries go.
+		MaxBytes int64 `koanf:"maxBytes"`
+	} `koanf:"audit"`
 
 	// Changed is called after a client's rules, secret or enabled flag changed or the client was deleted, when the change is
 	// durable and visible, in the goroutine of the change and outside all locks. It must not block for long. May be nil.
@@ -53,6 +75,8 @@ func DefaultOptions() Options {
 		Log:        slog.New(slog.DiscardHandler),
 	}
 	o.Token.TTL = time.Hour
+	o.Session.Idle, o.Session.MaxAge = 8*time.Hour, 7*24*time.Hour
+	o.Audit.MaxBytes = 64 << 20
 	return o
 }
 
@@ -75,6 +99,15 @@ func (o *Options) Validate() error {
 	}
 	if o.Token.TTL < minAccessTTL || o.Token.TTL > maxAccessTTL {
 		faults = append(faults, fmt.Errorf("auth.token.ttl: %s is not between %s and %s", o.Token.TTL, minAccessTTL, maxAccessTTL))
+	}
+	if o.Session.Idle < minSession || o.Session.Idle > maxSession {
+		faults = append(faults, fmt.Errorf("auth.session.idle: %s is not between %s and %s", o.Session.Idle, minSession, maxSession))
+	}
+	if o.Session.MaxAge < minSession || o.Session.MaxAge > maxSession {
+		faults = append(faults, fmt.Errorf("auth.session.maxAge: %s is not between %s and %s", o.Session.MaxAge, minSession, maxSession))
+	}
+	if o.Audit.MaxBytes < minAudit || o.Audit.MaxBytes > maxAudit {
+		faults = append(faults, fmt.Errorf("auth.audit.maxBytes: %d is not between %d and %d bytes", o.Audit.MaxBytes, minAudit, maxAudit))
 	}
 	if o.Now == nil {
 		faults = append(faults, errors.New("auth: Options.Now is nil, use time.Now"))

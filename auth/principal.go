@@ -47,6 +47,19 @@ type entry struct {
 // Certified signs in the client that a certificate names, which the caller has verified. ok=false: there is none, or it is
 // disabled.
 func (b *Book) Certified(id string) (p *Principal, ok bool) {
+	p, _ = b.certified(id)
+	return p, p != nil
+}
+
+// CertifiedFrom is Certified for a connection from address, which the audit log tells of.
+func (b *Book) CertifiedFrom(address, id string) (p *Principal, ok bool) {
+	p, why := b.certified(id)
+	b.tally(Actor{Kind: ByClient, Name: id, Address: address}, "session", "certificate", id, why)
+	return p, p != nil
+}
+
+// certified says why not.
+func (b *Book) certified(id string) (p *Principal, why string) {
 	b.mu.RLock()
 	e, known := b.clients[id]
 	closed := b.closed
@@ -54,13 +67,13 @@ func (b *Book) Certified(id string) (p *Principal, ok bool) {
 	switch {
 	case !known || closed:
 		b.metrics.unknown.Inc()
+		return nil, "unknown"
 	case e.principal.Policy() == nil:
 		b.metrics.disabled.Inc()
-	default:
-		b.metrics.ok.Inc()
-		return e.principal, true
+		return nil, "disabled"
 	}
-	return nil, false
+	b.metrics.ok.Inc()
+	return e.principal, ""
 }
 
 // Policy is the rules of a client in force now, without signing in; nil when there is none or it is disabled.
@@ -76,6 +89,18 @@ func (b *Book) Policy(id string) *Policy {
 // SignIn checks an API client's id and secret: one keyed hash and a comparison in constant time, the same steps whether or
 // not the client exists. ok=false says only "no"; which reason it had is counted in metrics, not told. secret is not kept.
 func (b *Book) SignIn(id string, secret []byte) (p *Principal, ok bool) {
+	return b.SignInFrom("", id, secret)
+}
+
+// SignInFrom is SignIn for a call from address, which the audit log tells of.
+func (b *Book) SignInFrom(address, id string, secret []byte) (p *Principal, ok bool) {
+	p, why := b.signIn(id, secret)
+	b.tally(Actor{Kind: ByClient, Name: id, Address: address}, "session", "sign_in", id, why)
+	return p, p != nil
+}
+
+// signIn says why not.
+func (b *Book) signIn(id string, secret []byte) (p *Principal, why string) {
 	// Cut to what could be right, so that a peer's 64 KiB password costs no more than a good one; the empty id and the empty
 	// secret belong to nobody.
 	if len(id) > maxID {
@@ -96,13 +121,14 @@ func (b *Book) SignIn(id string, secret []byte) (p *Principal, ok bool) {
 	switch {
 	case !known || closed:
 		b.metrics.unknown.Inc()
+		return nil, "unknown"
 	case !same:
 		b.metrics.wrongSecret.Inc()
+		return nil, "wrong secret"
 	case e.principal.Policy() == nil:
 		b.metrics.disabled.Inc()
-	default:
-		b.metrics.ok.Inc()
-		return e.principal, true
+		return nil, "disabled"
 	}
-	return nil, false
+	b.metrics.ok.Inc()
+	return e.principal, ""
 }

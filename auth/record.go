@@ -44,7 +44,10 @@ type tokenRecord struct {
 	Version int        `json:"version"`
 	ID      string     `json:"id"`
 	Name    string     `json:"name"`
-	Role    Role       `json:"role"`
+	Owner   string     `json:"owner,omitempty"` // folded user name; absent: nobody's
+	Role    Role       `json:"role"`            // "": reads the metrics only
+	Metrics bool       `json:"metrics,omitempty"`
+	Scoped  int        `json:"scoped,omitempty"` // 1: Metrics says whether it reads them; 0: written before there were scopes, it does
 	Created time.Time  `json:"created"`
 	Expires *time.Time `json:"expires,omitempty"`
 	Hash    []byte     `json:"hash"`
@@ -110,7 +113,7 @@ func (r *tokenRecord) check(key string) error {
 		return damaged(key, fmt.Errorf("it names token %s", shown(r.ID)))
 	case len(r.Hash) != len(digest{}):
 		return damaged(key, fmt.Errorf("its hash has %d bytes", len(r.Hash)))
-	case !r.Role.known():
+	case !r.Role.known() && (r.Role != "" || !r.Metrics):
 		return damaged(key, fmt.Errorf("role %s is unknown", shown(string(r.Role))))
 	}
 	return nil

@@ -104,7 +104,7 @@ func (b *Book) signer() (*signingKey, error) {
 	if k := b.signerNow(); k != nil {
 		return k, nil
 	}
-	return b.rotateSigning()
+	return b.rotateSigning(theBox, "due")
 }
 
 // signerNow is the key in force, nil when there is none or it is due.
@@ -121,15 +121,17 @@ func (b *Book) signerNow() *signingKey {
 }
 
 // RotateSigning makes a new key for access tokens. The one before verifies what it has signed for another 24 hours.
-func (b *Book) RotateSigning() error {
+func (b *Book) RotateSigning() error { return b.rotateSigningNow(theBox) }
+
+func (b *Book) rotateSigningNow(by Actor) error {
 	b.change.Lock()
 	defer b.change.Unlock()
-	_, err := b.rotateSigning()
+	_, err := b.rotateSigning(by, "asked for")
 	return err
 }
 
 // rotateSigning does it; the caller holds change.
-func (b *Book) rotateSigning() (*signingKey, error) {
+func (b *Book) rotateSigning(by Actor, why string) (*signingKey, error) {
 	if b.closed {
 		return nil, ErrClosed
 	}
@@ -162,7 +164,7 @@ func (b *Book) rotateSigning() (*signingKey, error) {
 			keys[kid] = k
 		}
 	}
-	if err := b.apply(ops); err != nil {
+	if err := b.commit(by, ops, Event{Category: "key", Action: "rotate_signing", ID: fresh.KID, Detail: why}); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -174,7 +176,9 @@ func (b *Book) rotateSigning() (*signingKey, error) {
 
 // RemoveSigning ends a key at once, and with it every token it has signed; sessions that signed in with one go on until
 // they expire. ErrNoToken when there is none of that kid. The next token makes a new key if need be.
-func (b *Book) RemoveSigning(kid string) error {
+func (b *Book) RemoveSigning(kid string) error { return b.removeSigning(theBox, kid) }
+
+func (b *Book) removeSigning(by Actor, kid string) error {
 	b.change.Lock()
 	defer b.change.Unlock()
 	if b.closed {
@@ -183,7 +187,7 @@ func (b *Book) RemoveSigning(kid string) error {
 	if b.signing[kid] == nil {
 		return ErrNoToken
 	}
-	if err := b.apply([]kv.Op{remove(signingPrefix + kid)}); err != nil {
+	if err := b.commit(by, []kv.Op{remove(signingPrefix + kid)}, Event{Category: "key", Action: "remove_signing", ID: kid}); err != nil {
 		return err
 	}
 	keys := maps.Clone(b.signing)

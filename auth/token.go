@@ -23,72 +23,113 @@ const (
 type Token struct {
 	ID      string     `json:"id"`
 	Name    string     `json:"name"`
-	Role    Role       `json:"role"`
+	Owner   string     `json:"owner,omitempty"` // user it belongs to; "": made on the box
+	Role    Role       `json:"role,omitempty"`  // what it may do at most; "": read /metrics only
+	Metrics bool       `json:"metrics"`         // may read /metrics
 	Created time.Time  `json:"created"`
 	Expires *time.Time `json:"expires,omitempty"` // nil: no end
 }
 
+// NewToken asks for one. Owner, if any, is a user; the token is held to the owner's role as it is at each call, and ends with
+// the owner. Without an owner the role stands for itself. Role "" with Metrics reads /metrics and does nothing else.
+type NewToken struct {
+	Name    string
+	Owner   string
+	Role    Role
+	Metrics bool
+	TTL     time.Duration // 0: no end
+}
+
 // token is one token in memory; never changed.
 type token struct {
-	Token
+	Token     // Owner is folded
 	hash      digest
 	principal *Principal // of its MQTT sessions
 }
 
 func (t *token) expired(now time.Time) bool { return t.Expires != nil && !now.Before(*t.Expires) }
 
-// AddToken makes a personal access token for name with role; ttl 0 = no end. The text is shown here and never again. Faults
-// name the fields name, role, ttl. Expired tokens are cleared out on the way.
+// AddToken makes a personal access token for name with role that belongs to no user; ttl 0 = no end. The text is shown here
+// and never again. Faults name the fields name, role, ttl. Expired tokens are cleared out on the way.
 func (b *Book) AddToken(name string, role Role, ttl time.Duration) (id, text string, err error) {
-	switch {
+	return b.addToken(theBox, NewToken{Name: name, Role: role, TTL: ttl})
+}
+
+func (b *Book) addToken(by Actor, n NewToken) (id, text string, err error) {
+	if fault := checkRole(n.Role); fault != nil {
+		return "", "", fault
+	}
+	n.Metrics = true
+	t, text, err := b.makeToken(by, n)
+	return t.ID, text, err
+}
+
+// MakeToken makes a personal access token. The text is shown here and never again. Faults name the fields name, role, ttl;
+// ErrNoUser when the owner is none.
+func (b *Book) MakeToken(n NewToken) (Token, string, error) { return b.makeToken(theBox, n) }
+
+func (b *Book) makeToken(by Actor, n NewToken) (made Token, text string, err error) {
+	switch name := n.Name; {
 	case name == "" || len(name) > maxTokenName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		return "", "", faultf("name", "%s: give 1 to %d bytes of text without control characters", shown(name), maxTokenName)
-	case !role.known():
-		return "", "", faultf("role", "%s is none of viewer, operator, designer, admin", shown(string(role)))
-	case ttl < 0 || ttl > maxTokenTTL:
-		return "", "", faultf("ttl", "%s is outside 0 (no end) to %s", ttl, maxTokenTTL)
+		return made, "", faultf("name", "%s: give 1 to %d bytes of text without control characters", shown(name), maxTokenName)
+	case !n.Role.known() && (n.Role != "" || !n.Metrics):
+		return made, "", checkRole(n.Role)
+	case n.TTL < 0 || n.TTL > maxTokenTTL:
+		return made, "", faultf("ttl", "%s is outside 0 (no end) to %s", n.TTL, maxTokenTTL)
 	}
 	b.change.Lock()
 	defer b.change.Unlock()
 	if b.closed {
-		return "", "", ErrClosed
+		return made, "", ErrClosed
+	}
+	if n.Owner != "" {
+		owner := b.users[folded(n.Owner)]
+		switch {
+		case owner == nil:
+			return made, "", ErrNoUser
+		case n.Role != "" && !owner.Role.Allows(n.Role):
+			return made, "", faultf("role", "%s is more than %s has, the role of the token's owner", n.Role, owner.Role)
+		}
 	}
 	now := b.o.Now().UTC().Truncate(time.Millisecond)
 	live := make(map[digest]*token, len(b.tokens)+1)
 	var ops []kv.Op
+	var events []Event
 	for hash, t := range b.tokens {
 		if t.expired(now) {
 			ops = append(ops, remove(tokenPrefix+t.ID))
+			events = append(events, Event{Category: "token", Action: "expire", ID: t.ID, Before: t.Token})
 			continue
 		}
 		live[hash] = t
 	}
 	if len(live) >= maxTokens {
-		return "", "", faultf("name", "the box holds %d tokens, its bound: delete some first", len(live))
+		return made, "", faultf("name", "there are %d tokens, its bound: delete some first", len(live))
 	}
 	text = tokenStart + mint(b.o.Random)
-	t := &token{Token: Token{ID: mint(b.o.Random)[:tokenIDLetters], Name: name, Role: role, Created: now}}
-	if ttl > 0 {
-		expires := now.Add(ttl)
+	t := &token{Token: Token{ID: mint(b.o.Random)[:tokenIDLetters], Name: n.Name, Owner: folded(n.Owner), Role: n.Role, Metrics: n.Metrics, Created: now}}
+	if n.TTL > 0 {
+		expires := now.Add(n.TTL)
 		t.Expires = &expires
 	}
 	t.hash = b.hash.of("token", "", []byte(text))
 	op, err := set(tokenPrefix+t.ID, tokenRecord{
-		Version: recordVersion, ID: t.ID, Name: name, Role: role, Created: now, Expires: t.Expires, Hash: t.hash[:],
+		Version: recordVersion, ID: t.ID, Name: t.Name, Owner: t.Owner, Role: t.Role, Metrics: t.Metrics, Scoped: 1, Created: now, Expires: t.Expires, Hash: t.hash[:],
 	})
 	if err != nil {
-		return "", "", err
+		return made, "", err
 	}
-	if err := b.apply(append(ops, op)); err != nil {
-		return "", "", err
+	events = append(events, Event{Category: "token", Action: "add", ID: t.ID, After: t.Token})
+	if err := b.commit(by, append(ops, op), events...); err != nil {
+		return made, "", err
 	}
-	t.standFor(b.o.Workspaces[0])
+	b.standFor(t)
 	live[t.hash] = t
 	b.mu.Lock()
 	b.tokens = live
 	b.mu.Unlock()
-	b.log.Info("token added", "id", t.ID, "name", name, "role", string(role))
-	return t.ID, text, nil
+	b.log.Info("token added", "id", t.ID, "name", t.Name, "owner", t.Owner, "role", string(t.Role))
+	return t.Token, text, nil
 }
 
 // Tokens lists the personal access tokens, expired ones too as long as they are kept, oldest first.
@@ -115,7 +156,9 @@ func (b *Book) Tokens() []Token {
 }
 
 // DeleteToken ends a token at once. ErrNoToken when there is none of that id.
-func (b *Book) DeleteToken(id string) error {
+func (b *Book) DeleteToken(id string) error { return b.deleteToken(theBox, id) }
+
+func (b *Book) deleteToken(by Actor, id string) error {
 	b.change.Lock()
 	defer b.change.Unlock()
 	if b.closed {
@@ -125,7 +168,7 @@ func (b *Book) DeleteToken(id string) error {
 		if t.ID != id {
 			continue
 		}
-		if err := b.apply([]kv.Op{remove(tokenPrefix + id)}); err != nil {
+		if err := b.commit(by, []kv.Op{remove(tokenPrefix + id)}, Event{Category: "token", Action: "delete", ID: id, Before: t.Token}); err != nil {
 			return err
 		}
 		b.mu.Lock()
@@ -152,11 +195,18 @@ func (b *Book) Bearer(text string) (Caller, bool) {
 	}
 	sum := b.hash.of("token", "", []byte(text))
 	b.mu.RLock()
+	defer b.mu.RUnlock()
 	t, ok := b.tokens[sum] // by a keyed hash, so the time of the look-up tells nothing about the text
-	closed := b.closed
-	b.mu.RUnlock()
-	if !ok || closed || t.expired(b.o.Now()) {
+	if !ok || b.closed || t.expired(b.o.Now()) {
 		return Caller{}, false
 	}
-	return Caller{Name: t.Name, Role: t.Role, Metrics: true}, true
+	role, ok := b.roleOf(t)
+	if !ok {
+		return Caller{}, false
+	}
+	c := Caller{Name: t.Name, Role: role, Metrics: t.Metrics, Token: t.ID}
+	if t.Owner != "" {
+		c.User = b.nameOf(t.Owner)
+	}
+	return c, true
 }

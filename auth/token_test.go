@@ -28,15 +28,15 @@ func TestTokens(t *testing.T) {
 		t.Errorf("tokens %q %q with ids %q %q", short, endless, id1, id2)
 	}
 	want := []auth.Token{
-		{ID: id1, Name: "anna", Role: auth.RoleDesigner, Created: start, Expires: ptr(start.Add(time.Hour))},
-		{ID: id2, Name: "anna", Role: auth.RoleViewer, Created: start.Add(time.Second)},
+		{ID: id1, Name: "anna", Role: auth.RoleDesigner, Metrics: true, Created: start, Expires: ptr(start.Add(time.Hour))},
+		{ID: id2, Name: "anna", Role: auth.RoleViewer, Metrics: true, Created: start.Add(time.Second)},
 	}
 	if diff := cmp.Diff(want, b.Tokens()); diff != "" {
 		t.Error(diff)
 	}
 	*b.Tokens()[0].Expires = time.Time{} // a copy
 	caller, ok := b.Bearer(short)
-	if diff := cmp.Diff(auth.Caller{Name: "anna", Role: auth.RoleDesigner, Metrics: true}, caller); !ok || diff != "" {
+	if diff := cmp.Diff(auth.Caller{Name: "anna", Role: auth.RoleDesigner, Metrics: true, Token: id1}, caller); !ok || diff != "" {
 		t.Error(ok, diff)
 	}
 

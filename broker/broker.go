@@ -30,9 +30,12 @@ type Ingress interface {
 
 // SignIn says who a device is. *auth.Book is one.
 type SignIn interface {
-	// Admit takes a client's secret, or an access token of its own; until is when the session has to end, zero: never.
-	Admit(id string, password []byte) (p *auth.Principal, until time.Time, ok bool)
-	// Certified signs in the client that a verified certificate names.
+	// AdmitFrom takes a client's secret, or an access token of its own; until is when the session has to end, zero: never.
+	// address is the peer's.
+	AdmitFrom(address, id string, password []byte) (p *auth.Principal, until time.Time, ok bool)
+	// CertifiedFrom signs in the client that a verified certificate names.
+	CertifiedFrom(address, id string) (*auth.Principal, bool)
+	// Certified is the client of a session that goes on after a restart.
 	Certified(id string) (*auth.Principal, bool)
 }
 

@@ -167,7 +167,7 @@ func (b *Broker) signIn(c *conn, pk *packets.Packet) (p *auth.Principal, refusal
 	if b.limits.signIn.banned(key, b.now()) {
 		return nil, refusedBanned, false
 	}
-	p, until, ok := b.users.Admit(string(pk.Connect.Username), pk.Connect.Password)
+	p, until, ok := b.users.AdmitFrom(c.raw.RemoteAddr().String(), string(pk.Connect.Username), pk.Connect.Password)
 	if !ok {
 		b.noteFailure(key)
 	} else if !until.IsZero() {

@@ -68,9 +68,9 @@ type guests struct {
 	guest *auth.Principal
 }
 
-func (g *guests) Admit(id string, password []byte) (p *auth.Principal, until time.Time, ok bool) {
+func (g *guests) AdmitFrom(address, id string, password []byte) (p *auth.Principal, until time.Time, ok bool) {
 	if id != "" && len(password) > 0 {
-		if p, until, ok = g.SignIn.Admit(id, password); ok {
+		if p, until, ok = g.SignIn.AdmitFrom(address, id, password); ok {
 			return p, until, true
 		}
 	}

@@ -31,7 +31,7 @@ func (b *Broker) certifiedSignIn(c *conn, user []byte) (p *auth.Principal, refus
 	if len(user) > 0 && string(user) != c.certificate {
 		return nil, refusedPassword, false
 	}
-	if p, ok = b.users.Certified(c.certificate); !ok {
+	if p, ok = b.users.CertifiedFrom(c.raw.RemoteAddr().String(), c.certificate); !ok {
 		return nil, refusedPolicy, false
 	}
 	return p, refusal, true

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"context"
 	"encoding/json"
 	"io/fs"
 	"maps"
@@ -9,96 +10,243 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"millrace/auth"
 	"millrace/web"
 )
 
-// access is the table of route × least role. clients: API clients may call it. loopback: nobody on the box may.
+// access is the table of route × least role, and of who else may call it. A route of the OpenAPI document that has no row here
+// fails TestOpenAPIListsEveryRoute. {setup} in a body is the token of the set-up link.
 var access = []struct {
 	method, path, body string
 	role               auth.Role
-	clients, loopback  bool
+	clients            bool // API clients may call it
+	loopback           bool // nobody on the box may
+	anyone             bool // nobody anywhere may
 }{
-	{"GET", "/clients", "", auth.RoleAdmin, false, false},
-	{"POST", "/clients", `{"id":"p9"}`, auth.RoleAdmin, false, false},
-	{"POST", "/clients/bulk", `{"id":"p8"}`, auth.RoleAdmin, false, false},
-	{"GET", "/clients/{id}", "", auth.RoleAdmin, false, false},
-	{"PATCH", "/clients/{id}", `{}`, auth.RoleAdmin, false, false},
-	{"DELETE", "/clients/{id}", "", auth.RoleAdmin, false, false},
-	{"POST", "/clients/{id}/rotate", "", auth.RoleAdmin, false, false},
-	{"POST", "/clients/{id}/check", `{"topic":"a","action":"publish"}`, auth.RoleAdmin, false, false},
-	{"GET", "/me", "", auth.RoleViewer, true, false},
-	{"GET", "/me/tokens", "", auth.RoleAdmin, false, false},
-	{"POST", "/me/tokens", `{"name":"x"}`, auth.RoleAdmin, false, false},
-	{"DELETE", "/me/tokens/{id}", "", auth.RoleAdmin, false, false},
-	{"GET", "/broker/sessions", "", auth.RoleViewer, false, false},
-	{"GET", "/broker/sessions/{id}", "", auth.RoleViewer, false, false},
-	{"GET", "/broker/drops", "", auth.RoleViewer, false, false},
-	{"GET", "/clients/{id}/figures", "", auth.RoleViewer, false, false},
-	{"GET", "/clients/{id}/ledger", "", auth.RoleViewer, false, false},
-	{"GET", "/uns/violations", "", auth.RoleViewer, true, false},
-	{"POST", "/broker/sessions/{id}/disconnect", "", auth.RoleAdmin, false, false},
-	{"GET", "/uns/children", "", auth.RoleViewer, true, false},
-	{"GET", "/uns/search?q=a", "", auth.RoleViewer, true, false},
-	{"GET", "/uns/topic?topic=a", "", auth.RoleViewer, true, false},
-	{"PUT", "/uns/topic?topic=a", `{}`, auth.RoleDesigner, false, false},
-	{"DELETE", "/uns/topic?topic=a", "", auth.RoleDesigner, false, false},
-	{"GET", "/uns/latest", "", auth.RoleViewer, true, false},
-	{"GET", "/uns/history?topic=a", "", auth.RoleViewer, true, false},
-	{"POST", "/uns/publish", `{"topic":"a","value":1}`, auth.RoleOperator, true, false},
-	{"GET", "/backup", "", auth.RoleAdmin, false, false},
-	{"POST", "/backup", `{"dir":"x"}`, auth.RoleAdmin, false, false},
-	{"DELETE", "/backup", "", auth.RoleAdmin, false, false},
-	{"GET", "/status", "", auth.RoleViewer, false, true},
+	{"GET", "/setup", "", "", false, false, true},
+	{"POST", "/setup", `{"token":"{setup}","password":"seven blue presses","plant":"Mill 3"}`, "", false, false, true},
+	{"POST", "/session", `{"username":"anna","password":"seven blue presses"}`, "", false, false, true},
+	{"DELETE", "/session", "", "", false, false, true},
+	{"GET", "/me", "", auth.RoleViewer, true, false, false},
+	{"POST", "/me/password", `{"current":"seven blue presses","password":"seven blue presses"}`, auth.RoleViewer, false, false, false},
+	{"GET", "/me/tokens", "", auth.RoleViewer, false, false, false},
+	{"POST", "/me/tokens", `{"name":"x"}`, auth.RoleViewer, false, false, false},
+	{"DELETE", "/me/tokens/{id}", "", auth.RoleViewer, false, false, false},
+	{"GET", "/users", "", auth.RoleAdmin, false, false, false},
+	{"POST", "/users", `{"name":"p7","role":"viewer","password":"seven blue presses"}`, auth.RoleAdmin, false, false, false},
+	{"GET", "/users/{name}", "", auth.RoleAdmin, false, false, false},
+	{"PATCH", "/users/{name}", `{}`, auth.RoleAdmin, false, false, false},
+	{"DELETE", "/users/{name}", "", auth.RoleAdmin, false, false, false},
+	{"GET", "/audit", "", auth.RoleAdmin, false, false, false},
+	{"GET", "/audit/verify", "", auth.RoleAdmin, false, false, false},
+	{"GET", "/clients", "", auth.RoleAdmin, false, false, false},
+	{"POST", "/clients", `{"id":"p9"}`, auth.RoleAdmin, false, false, false},
+	{"POST", "/clients/bulk", `{"id":"p8"}`, auth.RoleAdmin, false, false, false},
+	{"GET", "/clients/{id}", "", auth.RoleAdmin, false, false, false},
+	{"PATCH", "/clients/{id}", `{}`, auth.RoleAdmin, false, false, false},
+	{"DELETE", "/clients/{id}", "", auth.RoleAdmin, false, false, false},
+	{"POST", "/clients/{id}/rotate", "", auth.RoleAdmin, false, false, false},
+	{"POST", "/clients/{id}/check", `{"topic":"a","action":"publish"}`, auth.RoleAdmin, false, false, false},
+	{"GET", "/broker/sessions", "", auth.RoleViewer, false, false, false},
+	{"GET", "/broker/sessions/{id}", "", auth.RoleViewer, false, false, false},
+	{"GET", "/broker/drops", "", auth.RoleViewer, false, false, false},
+	{"GET", "/clients/{id}/figures", "", auth.RoleViewer, false, false, false},
+	{"GET", "/clients/{id}/ledger", "", auth.RoleViewer, false, false, false},
+	{"GET", "/uns/violations", "", auth.RoleViewer, true, false, false},
+	{"POST", "/broker/sessions/{id}/disconnect", "", auth.RoleAdmin, false, false, false},
+	{"GET", "/uns/children", "", auth.RoleViewer, true, false, false},
+	{"GET", "/uns/search?q=a", "", auth.RoleViewer, true, false, false},
+	{"GET", "/uns/topic?topic=a", "", auth.RoleViewer, true, false, false},
+	{"PUT", "/uns/topic?topic=a", `{}`, auth.RoleDesigner, false, false, false},
+	{"DELETE", "/uns/topic?topic=a", "", auth.RoleDesigner, false, false, false},
+	{"GET", "/uns/latest", "", auth.RoleViewer, true, false, false},
+	{"GET", "/uns/history?topic=a", "", auth.RoleViewer, true, false, false},
+	{"POST", "/uns/publish", `{"topic":"a","value":1}`, auth.RoleOperator, true, false, false},
+	{"GET", "/backup", "", auth.RoleAdmin, false, false, false},
+	{"POST", "/backup", `{"dir":"x"}`, auth.RoleAdmin, false, false, false},
+	{"DELETE", "/backup", "", auth.RoleAdmin, false, false, false},
+	{"GET", "/status", "", auth.RoleViewer, false, true, false},
 }
 
+// askFor is a call of a row by nobody, on something that is not there.
+func (b *box) askFor(method, path, body string) *ask {
+	a := b.call("", method, strings.NewReplacer("{id}", "nobody", "{name}", "nobody").Replace(path))
+	a.body = strings.Replace(body, "{setup}", b.book.SetUpToken(), 1)
+	return a
+}
+
+// signedIn makes a user, if need be, and signs them in, unless they are.
+func (b *box) signedIn(name string, role auth.Role) auth.SignedIn {
+	b.t.Helper()
+	if s, ok := b.people[name]; ok {
+		if _, on := b.book.Session(s.Cookie); on {
+			return s
+		}
+	}
+	if _, err := b.book.User(name); err != nil {
+		_, err := b.book.AddUser(context.Background(), auth.NewUser{Name: name, Role: role, Password: goodPassword})
+		must(b.t, err)
+	}
+	s, err := b.book.SignInUser(context.Background(), name, goodPassword, "127.0.0.1:1")
+	must(b.t, err)
+	if b.people == nil {
+		b.people = map[string]auth.SignedIn{}
+	}
+	b.people[name] = s
+	return s
+}
+
+const goodPassword = "seven blue presses"
+
+// session makes a call as a browser does.
+func (a *ask) session(s auth.SignedIn) *ask {
+	return a.with("Cookie", "millrace_session="+s.Cookie).with("X-CSRF-Token", s.CSRF).with("Origin", a.root)
+}
+
+// Every route by every kind of caller there is: what a call is allowed follows from its row and its caller, and from nothing else.
 func TestEveryRouteByEveryCaller(t *testing.T) {
 	b := newBox(t)
 	b.put("main", "a", "1")
 	secret := b.client("dev", "main", allow("#", "publish", "subscribe"))
+	off := b.client("off", "main")
+	no := false
+	_, err := b.book.Patch("off", auth.Patch{Enabled: &no})
+	must(t, err)
+	access1 := b.accessToken("dev", secret)
+	b.client("rotated", "main")
+	ended := b.accessToken("rotated", b.rotate("rotated"))
+	b.rotate("rotated")
+
+	token := func(n auth.NewToken) string {
+		n.Name = "x"
+		_, text, err := b.book.MakeToken(n)
+		must(t, err)
+		return text
+	}
+	bearer := func(text string) func(*ask) *ask {
+		return func(a *ask) *ask { return a.with("Authorization", "Bearer "+text) }
+	}
+	type kind struct {
+		name   string
+		role   auth.Role // what the caller comes to
+		client bool
+		local  bool
+		bad    string // the code of a refusal whatever the route, unless anyone may call it
+		status int
+		as     func(a *ask) *ask
+	}
+	kinds := []kind{
+		{name: "nobody on the box", local: true, as: func(a *ask) *ask { return a }},
+		{name: "nobody elsewhere", as: func(a *ask) *ask { return a.with("X-Forwarded-For", "192.0.2.1") }},
+		{name: "client by secret", client: true, as: func(a *ask) *ask { return a.as("dev", secret) }},
+		{name: "client by access token", client: true, as: bearer(access1)},
+		{name: "client by a wrong secret", bad: "bad_credentials", status: 401, as: func(a *ask) *ask { return a.as("dev", "wrong") }},
+		{name: "disabled client", bad: "bad_credentials", status: 401, as: func(a *ask) *ask { return a.as("off", off) }},
+		{name: "access token of a rotated secret", bad: "bad_credentials", status: 401, as: bearer(ended)},
+		{name: "user by Basic", bad: "bad_credentials", status: 401, as: func(a *ask) *ask { return a.as("anna", goodPassword) }},
+		{name: "no such token", bad: "bad_credentials", status: 401, as: bearer("mr_wrong")},
+		{name: "another scheme", bad: "bad_credentials", status: 401, as: func(a *ask) *ask { return a.with("Authorization", "Digest x") }},
+		{name: "cookie of nobody", local: true, as: func(a *ask) *ask { return a.with("Cookie", "millrace_session=x") }},
+	}
+	for _, role := range []auth.Role{auth.RoleViewer, auth.RoleOperator, auth.RoleDesigner, auth.RoleAdmin} {
+		name := "u-" + string(role)
+		kinds = append(kinds,
+			kind{name: "token of nobody's, " + string(role), role: role, as: bearer(b.tokens[role])},
+			kind{name: "session, " + string(role), role: role, as: func(a *ask) *ask { return a.session(b.signedIn(name, role)) }})
+		b.signedIn(name, role)
+		kinds = append(kinds, kind{name: "token of a user, " + string(role), role: role, as: bearer(token(auth.NewToken{Owner: name, Role: role}))})
+	}
+	b.signedIn("demoted", auth.RoleAdmin)
+	b.signedIn("gone", auth.RoleAdmin)
+	b.signedIn("anna", auth.RoleViewer)
+	kinds = append(kinds,
+		kind{name: "admin's token of a user who is viewer now", role: auth.RoleViewer, as: bearer(token(auth.NewToken{Owner: "demoted", Role: auth.RoleAdmin}))},
+		kind{name: "token of a disabled user", bad: "bad_credentials", status: 401, as: bearer(token(auth.NewToken{Owner: "gone", Role: auth.RoleAdmin}))},
+		kind{name: "an admin's token scoped to viewer", role: auth.RoleViewer, as: bearer(token(auth.NewToken{Owner: "u-admin", Role: auth.RoleViewer}))},
+		kind{name: "metrics token", bad: "not_authorized", status: 403, as: bearer(token(auth.NewToken{Owner: "u-admin", Metrics: true}))},
+		kind{name: "expired token", bad: "bad_credentials", status: 401, as: bearer(token(auth.NewToken{Role: auth.RoleAdmin, TTL: time.Second}))},
+	)
+	made, revoked, err := b.book.MakeToken(auth.NewToken{Name: "x", Role: auth.RoleAdmin})
+	must(t, err)
+	must(t, b.book.DeleteToken(made.ID))
+	kinds = append(kinds, kind{name: "revoked token", bad: "bad_credentials", status: 401, as: bearer(revoked)})
+	viewer := auth.RoleViewer
+	_, err = b.book.PatchUser(context.Background(), "demoted", auth.UserPatch{Role: &viewer})
+	must(t, err)
+	_, err = b.book.PatchUser(context.Background(), "gone", auth.UserPatch{Enabled: &no})
+	must(t, err)
+	b.clock.add(time.Second)
+
 	order := []auth.Role{"", auth.RoleViewer, auth.RoleOperator, auth.RoleDesigner, auth.RoleAdmin}
+	asked := 0
 	for _, route := range access {
-		path := strings.Replace(route.path, "{id}", "nobody", 1)
-		call := func(role auth.Role) *ask {
-			a := b.call(role, route.method, path)
-			a.body = route.body
-			return a
-		}
-		for i, role := range order {
-			r := call(role).do()
+		for _, k := range kinds {
+			what := route.method + " " + route.path + " as " + k.name
+			want, code := 0, "" // 0: allowed
+			tokenKind := strings.Contains(k.name, "token") && k.role != "" && k.role != auth.RoleAdmin
 			switch {
-			case role == "" && !route.loopback:
-				p := r.refused(t, 401, "unauthenticated", "")
-				if p.Remedy == "" || !strings.HasPrefix(r.Header.Get("WWW-Authenticate"), "Bearer") {
-					t.Errorf("%s %s: 401 without remedy or challenge", route.method, route.path)
-				}
-			case role != "" && i < slices.Index(order, route.role):
-				r.refused(t, 403, "not_authorized", "")
-			case r.StatusCode >= 400 && r.StatusCode != 404 && r.StatusCode != 501:
-				t.Errorf("%s %s as %q: %d %s", route.method, route.path, role, r.StatusCode, r.text)
+			case k.bad != "" && !(route.anyone && k.status == 403):
+				want, code = k.status, k.bad
+			case route.anyone, k.local && route.loopback, k.client && route.clients:
+			case k.client:
+				want, code = 403, "not_authorized"
+			case k.role == "":
+				want, code = 401, "unauthenticated"
+			case slices.Index(order, k.role) < slices.Index(order, route.role),
+				tokenKind && route.method == "POST" && route.path == "/me/tokens": // a token makes no token
+				want, code = 403, "not_authorized"
+			}
+			r := k.as(b.askFor(route.method, route.path, route.body)).do()
+			asked++
+			var p problem
+			if r.StatusCode >= 400 {
+				r.into(t, &p)
+			}
+			switch {
+			case want == 0 && (r.StatusCode == 401 || r.StatusCode == 403 || r.StatusCode >= 500 && r.StatusCode != 501):
+				t.Errorf("%s: %d %s", what, r.StatusCode, r.text)
+			case want != 0 && (r.StatusCode != want || p.Code != code || p.Remedy == ""):
+				t.Errorf("%s: %d %s, want %d %s", what, r.StatusCode, r.text, want, code)
+			case want == 401 && !strings.HasPrefix(r.Header.Get("WWW-Authenticate"), "Bearer"):
+				t.Errorf("%s: 401 without a challenge", what)
 			}
 		}
-		switch r := call("").as("dev", secret).do(); {
-		case !route.clients:
-			r.refused(t, 403, "not_authorized", "")
-		case r.StatusCode != 200:
-			t.Errorf("%s %s as API client: %d %s", route.method, route.path, r.StatusCode, r.text)
+		// What a browser is made to send by somebody else's page.
+		if route.method != "GET" {
+			s := b.signedIn("u-admin", auth.RoleAdmin)
+			b.askFor(route.method, route.path, route.body).session(s).with("X-CSRF-Token", "x").do().refused(t, 403, "csrf", "")
+			for name, value := range map[string]string{"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"} {
+				a := b.askFor(route.method, route.path, route.body).session(s)
+				a.header.Del("Origin")
+				a.with(name, value).do().refused(t, 403, "foreign_origin", "")
+			}
 		}
-		call("").as("dev", "wrong secret").do().refused(t, 401, "bad_credentials", "")
-		call("").with("Authorization", "Bearer mr_wrong").do().refused(t, 401, "bad_credentials", "")
-		call("").with("Authorization", "Digest x").do().refused(t, 401, "bad_credentials", "")
-		local := call("")
+		local := b.askFor(route.method, route.path, route.body)
 		local.client = b.local
 		if r := local.do(); r.StatusCode == 401 || r.StatusCode == 403 || r.StatusCode >= 500 && r.StatusCode != 501 {
 			t.Errorf("%s %s through the admin socket: %d %s", route.method, route.path, r.StatusCode, r.text)
 		}
 	}
-	off := false
-	if _, err := b.book.Patch("dev", auth.Patch{Enabled: &off}); err != nil {
-		t.Fatal(err)
+	if asked != len(access)*len(kinds) || len(kinds) < 25 {
+		t.Errorf("%d calls of %d kinds", asked, len(kinds))
 	}
-	b.call("", "GET", "/uns/latest").as("dev", secret).do().refused(t, 401, "bad_credentials", "")
+	if v, err := b.book.Verify(); err != nil || !v.OK {
+		t.Errorf("the audit log after all this: %+v, %v", v, err)
+	}
+}
+
+// accessToken is what POST /oauth/token gives.
+func (b *box) accessToken(id, secret string) string {
+	b.t.Helper()
+	p, ok := b.book.SignIn(id, []byte(secret))
+	if !ok {
+		b.t.Fatalf("%s cannot sign in", id)
+	}
+	text, _, err := b.book.Issue(p)
+	must(b.t, err)
+	return text
 }
 
 // The document must be 3.1, list exactly the routes there are, and describe every one.

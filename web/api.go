@@ -59,19 +59,24 @@ func (w *Web) addREST(mux *http.ServeMux) {
 		"Topics are paths within a workspace; numbers keep the digits the device sent."
 	config.Tags = []*huma.Tag{
 		{Name: "UNS", Description: "Topics, values, history"}, {Name: "Clients", Description: "Who may connect and what they may do"},
-		{Name: "Tokens", Description: "Access for people and scripts"}, {Name: "Broker", Description: "MQTT sessions"}, {Name: "Box", Description: "State of the box"},
+		{Name: "Session", Description: "Signing in and out, and the first start"}, {Name: "Users", Description: "People and their roles"},
+		{Name: "Tokens", Description: "Access for people and scripts"}, {Name: "Audit", Description: "Who changed what"}, {Name: "Broker", Description: "MQTT sessions"}, {Name: "Box", Description: "State of the box"},
 	}
 	config.Servers = []*huma.Server{{URL: apiRoot}}
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token":  {Type: "http", Scheme: "bearer", Description: "A personal access token, or an API client's access token"},
-		"client": {Type: "http", Scheme: "basic", Description: "An API client's id and secret"},
+		"token":   {Type: "http", Scheme: "bearer", Description: "A personal access token, or an API client's access token"},
+		"session": {Type: "apiKey", In: "cookie", Name: cookieName, Description: "A person's session; changes carry X-CSRF-Token, too"},
+		"client":  {Type: "http", Scheme: "basic", Description: "An API client's id and secret"},
 	}
 	w.api = humago.NewWithPrefix(mux, apiRoot, config)
 	w.api.UseMiddleware(w.guard)
 
-	w.addClients()
+	w.addSignIn()
 	w.addMe()
 	w.addTokens()
+	w.addUsers()
+	w.addAudit()
+	w.addClients()
 	w.addTopics()
 	w.addLatest()
 	w.addViolations()
@@ -108,15 +113,18 @@ func register[I, O any](w *Web, rt route, handle func(ctx context.Context, c *ca
 		MaxBodyBytes: rt.body + 1, BodyReadTimeout: bodyTime,
 		Metadata:  map[string]any{ruleKey: rt.rule},
 		Responses: map[string]*huma.Response{},
-		Security:  []map[string][]string{{"token": {}}},
+		Security:  []map[string][]string{{"token": {}}, {"session": {}}},
 	}
 	if rt.rule.clients {
 		op.Security = append(op.Security, map[string][]string{"client": {}})
 	}
-	if rt.rule.loopback {
+	if rt.rule.loopback || rt.rule.anyone {
 		op.Security = append(op.Security, map[string][]string{})
 	}
 	problems := []int{401, 403, 422, 429, 500, 503}
+	if rt.rule.anyone && rt.method == http.MethodGet {
+		problems = []int{401, 422, 429, 500, 503}
+	}
 	if rt.missing {
 		problems = append(problems, 404)
 	}

@@ -58,9 +58,12 @@ func (w *Web) addBackup() {
 	rule := rule{role: auth.RoleAdmin}
 	register(w, route{method: http.MethodPost, path: "/backup", id: "begin-backup", tag: "Box", rule: rule, status: http.StatusAccepted, conflicts: []int{409},
 		summary: "Begin a backup", doc: "It is made on the box while values are stored, one at a time; GET /backup tells how far it is."},
-		func(ctx context.Context, _ *caller, in *backupIn) (*backupOut, error) {
+		func(ctx context.Context, c *caller, in *backupIn) (*backupOut, error) {
 			if err := w.parts.Backups.Begin(in.Body.Dir, in.Body.Previous, ctx.Value(localKey{}) != nil); err != nil {
 				return nil, ofBackup(err)
+			}
+			if err := w.noted(c, auth.Event{Category: "backup", Action: "begin", ID: in.Body.Dir}, nil); err != nil {
+				return nil, err
 			}
 			return &backupOut{Body: w.parts.Backups.Backup()}, nil
 		})
@@ -71,9 +74,12 @@ func (w *Web) addBackup() {
 		})
 	register(w, route{method: http.MethodDelete, path: "/backup", id: "cancel-backup", tag: "Box", rule: rule, status: http.StatusAccepted, missing: true,
 		summary: "Give up the backup under way", doc: "Nothing of it stays."},
-		func(context.Context, *caller, *nothing) (*backupOut, error) {
+		func(_ context.Context, c *caller, _ *nothing) (*backupOut, error) {
 			if !w.parts.Backups.Cancel() {
 				return nil, problem(http.StatusNotFound, "no_backup_running", "no backup is being made", "")
+			}
+			if err := w.noted(c, auth.Event{Category: "backup", Action: "cancel"}, nil); err != nil {
+				return nil, err
 			}
 			return &backupOut{Body: w.parts.Backups.Backup()}, nil
 		})

@@ -62,6 +62,7 @@ type box struct {
 	logged  *lockedBuffer
 	local   *http.Client // through the admin socket
 	tokens  map[auth.Role]string
+	people  map[string]auth.SignedIn
 	doc     declared
 
 	mu    sync.Mutex
@@ -147,7 +148,7 @@ func (b *box) start(change []func(*web.Options, *web.Parts)) {
 	must(t, err)
 	t.Cleanup(func() { records.Close() })
 	ao := auth.DefaultOptions()
-	ao.Workspaces = []string{"main", "plant2"}
+	ao.Workspaces, ao.Now = []string{"main", "plant2"}, b.clock.Now
 	b.book, err = auth.Open(records, ao)
 	must(t, err)
 	t.Cleanup(func() { b.book.Close() })

@@ -28,12 +28,12 @@ func (w *Web) addBulk(by rule) {
 			"A bad line refuses the whole request: the problem's `lines` names each.",
 		takes: map[string]any{"application/x-ndjson": nil, "application/json": []auth.NewClient{}},
 		gives: map[string]any{"application/x-ndjson": nil}},
-		func(_ context.Context, _ *caller, in *bulkIn) (*written, error) {
+		func(_ context.Context, by *caller, in *bulkIn) (*written, error) {
 			list, lines, err := parseBulk(in.RawBody)
 			if err != nil {
 				return nil, err
 			}
-			added, err := w.parts.Book.AddAll(list)
+			added, err := w.as(by).AddAll(list)
 			if err != nil {
 				return nil, err
 			}

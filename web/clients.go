@@ -64,8 +64,8 @@ func (w *Web) addClients() {
 	register(w, route{method: http.MethodPost, path: "/clients", id: "add-client", tag: "Clients", rule: by,
 		status: http.StatusCreated, conflicts: []int{409}, summary: "Add an API client",
 		doc: "Makes one client and shows its secret, once. Without `secret` one is generated."},
-		func(_ context.Context, _ *caller, in *addIn) (*credentialsOut, error) {
-			return w.addClient(in.Body)
+		func(_ context.Context, c *caller, in *addIn) (*credentialsOut, error) {
+			return w.addClient(c, in.Body)
 		})
 	w.addBulk(by)
 
@@ -85,7 +85,7 @@ func (w *Web) addClients() {
 		missing: true, conflicts: []int{412}, summary: "Change an API client",
 		doc:   "A JSON merge patch of description, enabled and grants. Acts on live sessions within a second.",
 		takes: map[string]any{"application/merge-patch+json": ClientPatch{}, "application/json": ClientPatch{}}},
-		func(_ context.Context, _ *caller, in *patchIn) (*clientOut, error) {
+		func(_ context.Context, by *caller, in *patchIn) (*clientOut, error) {
 			patch, err := parseClientPatch(in.RawBody)
 			if err != nil {
 				return nil, err
@@ -102,15 +102,15 @@ func (w *Web) addClients() {
 					patch.Revision = now.Revision
 				}
 			}
-			c, err := w.parts.Book.Patch(in.ID, patch)
+			c, err := w.as(by).Patch(in.ID, patch)
 			return shown(c), ofClient(in.ID, err)
 		})
 
 	type gone struct{}
 	register(w, route{method: http.MethodDelete, path: "/clients/{id}", id: "delete-client", tag: "Clients", rule: by,
 		missing: true, status: http.StatusNoContent, summary: "Delete an API client", doc: "Its sessions end; its values stay."},
-		func(_ context.Context, _ *caller, in *ClientPath) (*gone, error) {
-			return nil, ofClient(in.ID, w.parts.Book.Delete(in.ID))
+		func(_ context.Context, by *caller, in *ClientPath) (*gone, error) {
+			return nil, ofClient(in.ID, w.as(by).Delete(in.ID))
 		})
 
 	w.addCheck(by)
@@ -126,12 +126,12 @@ func (w *Web) addClients() {
 	}
 	register(w, route{method: http.MethodPost, path: "/clients/{id}/rotate", id: "rotate-client", tag: "Clients", rule: by,
 		missing: true, summary: "Give an API client a new secret", doc: "The old secret ends at once, and the sessions that used it."},
-		func(_ context.Context, _ *caller, in *rotateIn) (*rotateOut, error) {
+		func(_ context.Context, by *caller, in *rotateIn) (*rotateOut, error) {
 			secret := ""
 			if in.Body != nil {
 				secret = in.Body.Secret
 			}
-			fresh, err := w.parts.Book.Rotate(in.ID, secret)
+			fresh, err := w.as(by).Rotate(in.ID, secret)
 			if err != nil {
 				return nil, ofClient(in.ID, err)
 			}
@@ -143,8 +143,8 @@ func (w *Web) addClients() {
 		})
 }
 
-func (w *Web) addClient(n auth.NewClient) (*credentialsOut, error) {
-	added, err := w.parts.Book.AddAll([]auth.NewClient{n})
+func (w *Web) addClient(by *caller, n auth.NewClient) (*credentialsOut, error) {
+	added, err := w.as(by).AddAll([]auth.NewClient{n})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"millrace/auth"
 	"millrace/historian"
@@ -95,6 +96,14 @@ var errorRows = []struct {
 	{auth.ErrExists, 409, 0, "client_exists", "a client of this id exists already", "choose another id, or rotate the secret of the existing one"},
 	{auth.ErrChanged, 412, 0, "changed_meanwhile", "the client was changed by somebody else since it was read", "read it again and repeat the change"},
 	{auth.ErrNoToken, 404, 0, "token_not_found", "there is no token of this id", "list the tokens with GET /api/v1/me/tokens"},
+	{auth.ErrNoUser, 404, 0, "user_not_found", "there is no user of this name", "list the users with GET /api/v1/users"},
+	{auth.ErrUserExists, 409, 0, "user_exists", "a user of this name exists already", "choose another name; upper and lower case are the same"},
+	{auth.ErrUserChanged, 412, 0, "changed_meanwhile", "the user was changed by somebody else since it was read", "read it again and repeat the change"},
+	{auth.ErrLastAdmin, 409, 0, "last_admin", "this is the last administrator who can sign in", "make another administrator first"},
+	{auth.ErrBusy, 503, 1, "busy", "too many passwords are being checked at once", "try again in a second"},
+	{auth.ErrCredentials, 401, 0, "bad_credentials", "the user is unknown or disabled, or the password is wrong", "check name and password; an administrator can set a new one"},
+	{auth.ErrSetUpDone, 404, 0, "set_up_done", "the box is set up already", "sign in"},
+	{auth.ErrSetUpToken, 403, 0, "wrong_token", "this is not the token of the box's set-up link", "take the link that `millrace serve` printed at its last start"},
 	{auth.ErrClosed, 503, 5, "stopping", "the box is stopping; nothing was changed", "send again when it is back"},
 	{historian.ErrStalled, 503, 5, "storage_stalled", "the box is not taking values: its disk is full or does not answer; nothing was stored", "free disk space or check the disk, then send again; GET /api/v1/status shows the state"},
 	{historian.ErrClosed, 503, 5, "stopping", "the box is stopping; nothing was stored", "send again when it is back"},
@@ -113,6 +122,14 @@ func problemOf(err error) *Problem {
 	var fault *auth.Fault
 	if errors.As(err, &fault) {
 		return invalid(fault.Field, fault.Message, "")
+	}
+	var locked *auth.LockedError
+	if errors.As(err, &locked) {
+		seconds := int((locked.Wait + time.Second - 1) / time.Second)
+		p := problem(http.StatusTooManyRequests, "too_many_failures", "too many failed sign-ins from here: the password was not looked at",
+			"try again in "+strconv.Itoa(seconds)+" s")
+		p.retry = seconds
+		return p
 	}
 	var setting *uns.SettingFault
 	if errors.As(err, &setting) {

@@ -32,7 +32,7 @@ func (w *Web) signIn(r *http.Request, id, secret string) (p *auth.Principal, ok,
 	if guard != nil && guard.SignInBanned(r.RemoteAddr, id) {
 		return nil, false, true
 	}
-	p, ok = w.parts.Book.SignIn(id, []byte(secret))
+	p, ok = w.parts.Book.SignInFrom(r.RemoteAddr, id, []byte(secret))
 	if !ok && guard != nil {
 		guard.SignInFailed(r.RemoteAddr, id)
 	}

@@ -107,11 +107,11 @@ func (w *Web) addSessions() {
 	register(w, route{method: http.MethodPost, path: "/broker/sessions/{id}/disconnect", id: "disconnect-session", tag: "Broker",
 		rule: by, missing: true, status: http.StatusNoContent, summary: "Disconnect an MQTT session",
 		doc: "The device may connect again at once; disable its client to keep it out."},
-		func(_ context.Context, _ *caller, in *SessionPath) (*nothing, error) {
+		func(_ context.Context, c *caller, in *SessionPath) (*nothing, error) {
 			if w.parts.Cut == nil || !w.parts.Cut(in.ID) {
 				return nil, noSession()
 			}
-			return nil, nil
+			return nil, w.noted(c, auth.Event{Category: "broker", Action: "disconnect", ID: in.ID}, nil)
 		})
 
 	type dropsOut struct {

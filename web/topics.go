@@ -172,8 +172,15 @@ func (w *Web) addTopics() {
 			}
 			ctx, cancel := context.WithTimeout(ctx, writeWait)
 			defer cancel()
+			done := auth.Event{Category: "topic", Action: "set", ID: path}
+			if old := w.parts.Catalog.Lookup(workspace, path); old != nil {
+				done.Before = old.Settings()
+			}
 			t, err := w.parts.Catalog.Set(ctx, workspace, path, in.RawBody)
-			if err != nil {
+			if err == nil {
+				done.After = t.Settings()
+			}
+			if err := w.noted(c, done, err); err != nil {
 				return nil, err
 			}
 			return w.topicDetail(t)

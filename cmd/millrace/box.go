@@ -224,6 +224,9 @@ func (b *box) serve(ctx context.Context, ready func()) error {
 	}()
 
 	var wg sync.WaitGroup
+	tidyCtx, stopTidy := context.WithCancel(lasting)
+	defer stopTidy()
+	wg.Go(func() { b.tidy(tidyCtx) })
 	var brokerErr, webErr error
 	failed := make(chan struct{}, 2)
 	brokerDone := make(chan struct{})
@@ -252,10 +255,27 @@ func (b *box) serve(ctx context.Context, ready func()) error {
 	stopBroker()
 	<-brokerDone
 	stopWeb()
+	stopTidy()
 	wg.Wait()
 	stopLedger() // when nobody sends any more
 	<-ledgerDone
 	return errors.Join(brokerErr, webErr, ledgerErr, b.close())
+}
+
+// tidy lets the book write what it has counted, once a minute until ctx ends.
+func (b *box) tidy(ctx context.Context) {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := b.book.Tidy(); err != nil {
+				b.log.Error("the audit log could not be written", "part", "auth", "error", err)
+			}
+		}
+	}
 }
 
 // close closes what is open, in the value's order. Safe after a failed open and more than once.

@@ -36,14 +36,15 @@ type cli struct {
 	Sess   sessionCommand `cmd:"" name:"session" help:"MQTT sessions."`
 	Topic  topicCommand   `cmd:"" help:"Topics of the Unified Namespace."`
 	Hist   historyCommand `cmd:"" name:"history" help:"Stored values."`
+	Usr    userCommand    `cmd:"" name:"user" help:"People who sign in, and their roles."`
 	Token_ tokenCommand   `cmd:"" name:"token" help:"Personal access tokens for --url."`
 	Backup backupCommand  `cmd:"" help:"Back up a box while it runs, check a backup, restore one."`
+	Audit  auditCommand   `cmd:"" help:"Who changed what, and who signed in."`
 	Perf   perfCommand    `cmd:"" help:"Measure a box: load, latency, bytes, and what survives kill -9."`
 	Ver    versionCommand `cmd:"" name:"version" help:"Print the version."`
 
 	Pipeline laterCommand `cmd:"" hidden:"" passthrough:""`
 	Run      laterCommand `cmd:"" hidden:"" passthrough:""`
-	User     laterCommand `cmd:"" hidden:"" passthrough:""`
 }
 
 // laterCommand stands for a command that this version does not have yet.

@@ -253,7 +253,7 @@ func TestServeTellsEveryListener(t *testing.T) {
 	if code := <-ended; code != 0 {
 		t.Fatalf("exit %d: %s", code, stderr.String())
 	}
-	if len(lines) != 3 || !strings.HasPrefix(lines[0], "listening mqtt tls://127.0.0.1:") || !strings.HasPrefix(lines[1], "listening web https://127.0.0.1:") {
+	if len(lines) != 4 || !strings.HasPrefix(lines[3], "set-up: open https://127.0.0.1:") || !strings.HasPrefix(lines[0], "listening mqtt tls://127.0.0.1:") || !strings.HasPrefix(lines[1], "listening web https://127.0.0.1:") {
 		t.Errorf("printed %q", lines)
 	}
 }

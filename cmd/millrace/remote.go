@@ -74,6 +74,7 @@ type problem struct {
 // commandFor names the command that does what a route does: whoever types commands is not helped by a route.
 var commandFor = []struct{ route, command string }{
 	{"GET /api/v1/clients", "`millrace client list`"},
+	{"GET /api/v1/users", "`millrace user list`"},
 	{"GET /api/v1/me/tokens", "`millrace token list`"},
 	{"GET /api/v1/uns/search", "`millrace topic list`"},
 	{"GET /api/v1/backup tells how far it is, DELETE gives it up", "`millrace backup status` tells how far it is"},

@@ -23,6 +23,7 @@ func TestMain(m *testing.M) {
 //	box [ARG...]  starts `millrace serve --data $WORK/data ARG…`, waits for ready, sets $MQTT (port), $WEB (URL)
 //	stop          SIGTERM; the box must end with exit 0
 //	kill9         SIGKILL
+//	setup-link    waits for the set-up link, sets $TOKEN; with !, there must be none
 //	secret NAME   adds a client allowed everything, sets $SECRET
 //	occupy        takes a port for the rest of the script, sets $PORT
 //	oneline FILE  the file holds exactly one line
@@ -42,13 +43,14 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"box": cmdBox, "stop": cmdStop, "kill9": cmdKill, "secret": cmdSecret, "occupy": cmdOccupy, "oneline": cmdOneLine, "damage": cmdDamage,
+			"box": cmdBox, "stop": cmdStop, "kill9": cmdKill, "secret": cmdSecret, "occupy": cmdOccupy, "oneline": cmdOneLine, "setup-link": cmdSetUpLink, "damage": cmdDamage,
 		}})
 }
 
 // boxes is the box a script has running.
 type boxes struct {
 	cmd    *exec.Cmd
+	lines  chan string // of stdout
 	stderr strings.Builder
 	taken  net.Listener
 }
@@ -67,7 +69,7 @@ func of(ts *testscript.TestScript) *boxes { return ts.Value("boxes").(*boxes) }
 
 func environ(ts *testscript.TestScript) []string {
 	env := []string{"PATH=" + ts.Getenv("PATH"), "HOME=" + ts.Getenv("HOME"), "TMPDIR=" + ts.Getenv("TMPDIR")}
-	for _, key := range []string{"MILLRACE_DATA", "MILLRACE_BROKER_ADDRESS", "MILLRACE_BROKER_PROFILE", "MILLRACE_WEB_ADDRESS", "MILLRACE_HISTORIAN_MINFREESPACE", "MILLRACE_HISTORIAN_PEBBLE_SYNCWRITES"} {
+	for _, key := range []string{"MILLRACE_DATA", "MILLRACE_BROKER_ADDRESS", "MILLRACE_BROKER_PROFILE", "MILLRACE_WEB_ADDRESS", "MILLRACE_HISTORIAN_MINFREESPACE", "MILLRACE_HISTORIAN_PEBBLE_SYNCWRITES", "MILLRACE_ADMIN_PASSWORD"} {
 		if v := ts.Getenv(key); v != "" {
 			env = append(env, key+"="+v)
 		}
@@ -92,6 +94,7 @@ func cmdBox(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Check(b.cmd.Start())
 	lines := make(chan string, 100)
+	b.lines = lines
 	go func() {
 		defer close(lines)
 		for s := bufio.NewScanner(out); s.Scan(); {
@@ -121,6 +124,26 @@ func cmdBox(ts *testscript.TestScript, neg bool, args []string) {
 			if line == "ready" {
 				return
 			}
+		}
+	}
+}
+
+func cmdSetUpLink(ts *testscript.TestScript, neg bool, args []string) {
+	wait := 10 * time.Second
+	if neg { // the link comes with the line before it, so this is long
+		wait = 200 * time.Millisecond
+	}
+	select {
+	case line := <-of(ts).lines:
+		_, rest, ok := strings.Cut(line, "#token=")
+		if !ok || neg {
+			ts.Fatalf("after ready: %q", line)
+		}
+		token, _, _ := strings.Cut(rest, " ")
+		ts.Setenv("TOKEN", token)
+	case <-time.After(wait):
+		if !neg {
+			ts.Fatalf("no set-up link")
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 
+	"millrace/auth"
+
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
@@ -55,6 +57,9 @@ func (c serveCommand) Run(ctx context.Context, con console, g *globals) error {
 		}
 		return oneLine(err)
 	}
+	if err := firstAdmin(ctx, b.book, con.env); err != nil {
+		return errors.Join(oneLine(err), b.close())
+	}
 	held.release()
 	var plant *demo
 	if c.Demo && b.broker.Addr() == "" {
@@ -77,6 +82,11 @@ func (c serveCommand) Run(ctx context.Context, con console, g *globals) error {
 		}
 		fmt.Fprintf(con.out, "listening web %s://%s\n", b.web.Scheme(), dialable(b.web.Addr()))
 		fmt.Fprintln(con.out, "ready")
+		if token := b.book.SetUpToken(); token != "" {
+			// Behind the # it is in no log of a proxy or server.
+			fmt.Fprintf(con.out, "set-up: open %s://%s/welcome#token=%s to set the password of admin; the link is good until that is done or the box is started anew\n",
+				b.web.Scheme(), dialable(b.web.Addr()), token)
+		}
 		if plant != nil {
 			plant.tell(con.out, dialable(b.broker.Addr()), b.web.Scheme()+"://"+dialable(b.web.Addr()), cfg.Data)
 			go func() { done <- plant.run(plantCtx) }()
@@ -86,6 +96,20 @@ func (c serveCommand) Run(ctx context.Context, con console, g *globals) error {
 	})
 	stopPlant()
 	return errors.Join(err, <-done)
+}
+
+// firstAdmin gives the user admin the password of MILLRACE_ADMIN_PASSWORD, at the first start.
+func firstAdmin(ctx context.Context, book *auth.Book, environ []string) error {
+	for _, kv := range environ {
+		password, ok := strings.CutPrefix(kv, "MILLRACE_ADMIN_PASSWORD=")
+		if !ok || password == "" {
+			continue
+		}
+		if err := book.SetAdminPassword(ctx, password); err != nil {
+			return fmt.Errorf("MILLRACE_ADMIN_PASSWORD: %w", err)
+		}
+	}
+	return nil
 }
 
 // heldLog keeps what is logged while the box opens, so that a box that cannot start says why in one line and

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -16,19 +17,30 @@ type tokenCommand struct {
 }
 
 type tokenAdd struct {
-	Name string `arg:"" help:"What the token is for."`
-	Role string `enum:"viewer,operator,designer,admin" default:"viewer" help:"viewer, operator, designer or admin."`
-	TTL  string `name:"ttl" help:"How long it is good for, such as 30d; none: until deleted."`
+	Name  string   `arg:"" help:"What the token is for."`
+	Role  string   `enum:",viewer,operator,designer,admin" default:"" help:"viewer, operator, designer or admin; viewer when neither this nor --scope is given."`
+	Scope []string `enum:"read,operate,design,admin,metrics" help:"Instead of a role: read, operate, design, admin, metrics; as often as wanted."`
+	TTL   string   `name:"ttl" help:"How long it is good for, such as 30d; none: until deleted."`
 }
 
 func (c tokenAdd) Run(ctx context.Context, con console, g *globals) error {
+	in := map[string]any{"name": c.Name}
+	switch {
+	case len(c.Scope) > 0 && c.Role != "":
+		return usageError{"--role and --scope: give one of them"}
+	case len(c.Scope) > 0:
+		in["scopes"] = c.Scope
+	case c.Role != "":
+		in["role"] = c.Role
+	default:
+		in["role"] = "viewer"
+	}
+	if c.TTL != "" {
+		in["ttl"] = c.TTL
+	}
 	box, err := g.connect(con)
 	if err != nil {
 		return err
-	}
-	in := map[string]any{"name": c.Name, "role": c.Role}
-	if c.TTL != "" {
-		in["ttl"] = c.TTL
 	}
 	var out struct {
 		ID    string `json:"id"`
@@ -52,7 +64,7 @@ func (tokenList) Run(ctx context.Context, con console, g *globals) error {
 		return err
 	}
 	var raw json.RawMessage
-	if err := box.call(ctx, http.MethodGet, "/me/tokens", nil, nil, &raw); err != nil {
+	if err := box.call(ctx, http.MethodGet, "/me/tokens", url.Values{"all": {"true"}}, nil, &raw); err != nil {
 		return err
 	}
 	if g.JSON {
@@ -60,20 +72,21 @@ func (tokenList) Run(ctx context.Context, con console, g *globals) error {
 	}
 	var out struct {
 		Tokens []struct {
-			ID      string `json:"id"`
-			Name    string `json:"name"`
-			Role    string `json:"role"`
-			Created string `json:"created"`
-			Expires string `json:"expires"`
+			ID      string   `json:"id"`
+			Name    string   `json:"name"`
+			User    string   `json:"user"`
+			Scopes  []string `json:"scopes"`
+			Created string   `json:"created"`
+			Expires string   `json:"expires"`
 		} `json:"tokens"`
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
 		return err
 	}
 	w := tabwriter.NewWriter(con.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tNAME\tROLE\tCREATED\tEXPIRES")
+	fmt.Fprintln(w, "ID\tNAME\tUSER\tSCOPES\tCREATED\tEXPIRES")
 	for _, t := range out.Tokens {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, t.Role, t.Created, t.Expires)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, t.User, strings.Join(t.Scopes, ","), t.Created, t.Expires)
 	}
 	return w.Flush()
 }
