@@ -106,10 +106,12 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 		stream = &web.StreamRoute{Path: "/mqtt", Subprotocols: broker.Subprotocols(), MaxMessage: br.MaxMessage(), To: b.broker}
 	}
 	b.web, err = web.Open(c.Web, web.Parts{Book: b.book, Namespace: names, Catalog: b.catalog, Ingress: ingress, History: b.history,
-		State: b.history.State, Sessions: b.sessions, Drops: b.drops, Cut: b.broker.Disconnect, Stream: stream, Ledger: b.ledger, Backups: backups{b.backups, c.Backup}, SignIns: b.broker, Socket: filepath.Join(c.Data, "admin.sock"),
+		State: b.history.State, Sessions: b.sessions, Drops: b.drops, Cut: b.broker.Disconnect, Stream: stream, Ledger: b.ledger, Backups: backups{b.backups, c.Backup}, SignIns: b.broker, Socket: b.socket(),
 		Version: version, Started: time.Now(), Gatherer: reg, Registry: reg, Log: log, Now: time.Now})
 	return b, err
 }
+
+func (b *box) socket() string { return filepath.Join(b.config.Data, "admin.sock") }
 
 // oursInData are names that a data folder may hold. One of the first two makes it ours; the others may be there before
 // the first start.

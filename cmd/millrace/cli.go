@@ -1,10 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -14,9 +11,6 @@ import (
 const about = `Millrace: MQTT whose acknowledgement means stored, history, and a Unified Namespace, in one process.
 
 Commands other than serve, config, perf and version speak to a running box: by its admin socket DATA/admin.sock, or by --url and --token.`
-
-// version is set by the build (-ldflags -X main.version=…).
-var version = "dev"
 
 // globals are the flags of every command.
 type globals struct {
@@ -38,6 +32,7 @@ type cli struct {
 	Hist   historyCommand `cmd:"" name:"history" help:"Stored values."`
 	Usr    userCommand    `cmd:"" name:"user" help:"People who sign in, and their roles."`
 	Token_ tokenCommand   `cmd:"" name:"token" help:"Personal access tokens for --url."`
+	Status statusCommand  `cmd:"" help:"How the box is; exit 1 unless it is ready."`
 	Backup backupCommand  `cmd:"" help:"Back up a box while it runs, check a backup, restore one."`
 	Audit  auditCommand   `cmd:"" help:"Who changed what, and who signed in."`
 	Perf   perfCommand    `cmd:"" help:"Measure a box: load, latency, bytes, and what survives kill -9."`
@@ -75,30 +70,4 @@ func help(o kong.HelpOptions, k *kong.Context) error {
 		}
 	}
 	return kong.DefaultHelpPrinter(o, k)
-}
-
-type versionCommand struct{}
-
-func (versionCommand) Run(con console, g *globals) error {
-	v := struct {
-		Version  string `json:"version"`
-		Revision string `json:"revision,omitempty"`
-		Go       string `json:"go"`
-		Platform string `json:"platform"`
-	}{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	if b, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range b.Settings {
-			if s.Key == "vcs.revision" {
-				v.Revision = s.Value
-			}
-		}
-	}
-	if g.JSON {
-		return json.NewEncoder(con.out).Encode(v)
-	}
-	if v.Revision != "" {
-		v.Revision = " (" + v.Revision[:min(12, len(v.Revision))] + ")"
-	}
-	_, err := fmt.Fprintf(con.out, "millrace %s%s %s %s\n", v.Version, v.Revision, v.Go, v.Platform)
-	return err
 }

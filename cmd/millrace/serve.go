@@ -70,6 +70,18 @@ func (c serveCommand) Run(ctx context.Context, con console, g *globals) error {
 			return errors.Join(err, b.close())
 		}
 	}
+	above := supervisorOf(con.env, os.Getpid())
+	tell := func(state string) {
+		if err := above.tell(state); err != nil {
+			log.Error("the supervisor was not told", "state", state, "error", err)
+		}
+	}
+	var watched sync.WaitGroup
+	defer watched.Wait()
+	watchCtx, endWatch := context.WithCancel(context.WithoutCancel(ctx))
+	defer endWatch()
+	alive := b.pulse()
+	defer context.AfterFunc(ctx, func() { tell("STOPPING=1") })()
 	done := make(chan error, 1)
 	plantCtx, stopPlant := context.WithCancel(ctx)
 	defer stopPlant()
@@ -87,6 +99,8 @@ func (c serveCommand) Run(ctx context.Context, con console, g *globals) error {
 			fmt.Fprintf(con.out, "set-up: open %s://%s/welcome#token=%s to set the password of admin; the link is good until that is done or the box is started anew\n",
 				b.web.Scheme(), dialable(b.web.Addr()), token)
 		}
+		tell("READY=1")
+		watched.Go(func() { above.feed(watchCtx, ctx.Done(), alive, log) })
 		if plant != nil {
 			plant.tell(con.out, dialable(b.broker.Addr()), b.web.Scheme()+"://"+dialable(b.web.Addr()), cfg.Data)
 			go func() { done <- plant.run(plantCtx) }()
