@@ -147,3 +147,15 @@ func hourOf(ns int64) int64 {
 	}
 	return math.MinInt64
 }
+
+// hourEnd is the last moment of the hour around a time.
+func hourEnd(ns int64) int64 {
+	hour := floorDiv(ns, nsPerHour) * nsPerHour
+	switch {
+	case hour > ns: // the first hour of all, cut short
+		return hour + (nsPerHour - 1)
+	case hour > math.MaxInt64-(nsPerHour-1):
+		return math.MaxInt64
+	}
+	return hour + (nsPerHour - 1)
+}

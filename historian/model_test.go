@@ -332,6 +332,7 @@ func (m *model) all() {
 func TestStoreAnswersAsTheOracle(t *testing.T) {
 	seeds := seedCount(40)
 	asked, read, stored := 0, 0, uint64(0)
+	zones := []*time.Location{nil, zone(t, "Europe/Berlin"), zone(t, "Asia/Kolkata")}
 	for seed := range seeds {
 		m := &model{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 8)), fs: vfs.NewMem(), oracle: newOracle(t), receipt: map[historian.Series]int64{}}
 		m.clock.ns.Store(epoch + m.r.Int64N(1e9))
@@ -357,6 +358,8 @@ func TestStoreAnswersAsTheOracle(t *testing.T) {
 				m.clock.ns.Add(m.r.Int64N(2*3600*1e9) - 1800*1e9) // it may go back
 			case 7, 8, 9, 10, 11, 12, 13:
 				m.ask()
+			case 14, 15, 16:
+				m.askAggregate(zones)
 			default:
 				m.clock.ns.Add(m.r.Int64N(1e9))
 				m.append()

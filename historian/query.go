@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 const (
@@ -46,7 +44,7 @@ func (s *Store) Raw(ctx context.Context, dst []Sample, q Query) (page []Sample, 
 		return dst, nil, nil
 	}
 	next, err = r.read(ctx)
-	if err = errors.Join(err, r.close()); err != nil {
+	if err = errors.Join(err, r.finder.close()); err != nil {
 		return dst, nil, fmt.Errorf("historian: query series %d: %w", q.Series, err)
 	}
 	return r.page, next, nil
@@ -66,11 +64,10 @@ type reader struct {
 	last   Cursor
 	more   bool // the page is full and there is at least one sample behind it
 
-	partial, merged *pebble.Iterator
-	key             []byte
-	refs            []chunkRef
-	window          []Sample
-	octets          []byte
+	finder finder
+	refs   []chunkRef
+	window []Sample
+	octets []byte
 }
 
 // chunkRef is a chunk that was found, with its span.
@@ -78,6 +75,8 @@ type chunkRef struct {
 	from, to int64
 	order    int // of arrival: chunks by checkpoint, then by key, then the head
 	b        []byte
+	head     *column  // instead of b, for many series at once
+	samples  []Sample // the same
 }
 
 // clamp narrows the range to the side of the cursor that is asked for.
@@ -96,7 +95,8 @@ func (r *reader) read(ctx context.Context) (*Cursor, error) {
 	r.spans = r.s.list.overlapping(nil, r.view.classes, r.view.sealed, r.lo, r.hi)
 	r.loadHead()
 	if len(r.spans) > 0 || r.s.merged {
-		if err := r.openIters(); err != nil {
+		var err error
+		if r.finder, err = r.s.openFinder(); err != nil {
 			return nil, err
 		}
 	}
@@ -131,28 +131,6 @@ func (r *reader) loadHead() {
 	sortSamples(r.head)
 }
 
-func (r *reader) openIters() (err error) {
-	open := func(space byte) *pebble.Iterator {
-		it, e := r.s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}})
-		err = errors.Join(err, e)
-		return it
-	}
-	r.partial = open(spacePartial)
-	if r.s.merged {
-		r.merged = open(spaceMerged)
-	}
-	return err
-}
-
-func (r *reader) close() (err error) {
-	for _, it := range []*pebble.Iterator{r.partial, r.merged} {
-		if it != nil {
-			err = errors.Join(err, it.Close())
-		}
-	}
-	return err
-}
-
 // nextHour is the next part of the range, within one hour, that may hold samples.
 func (r *reader) nextHour() (from, to int64, ok bool) {
 	if r.lo >= r.hi {
@@ -184,8 +162,8 @@ func (r *reader) nextHour() (from, to int64, ok bool) {
 			see(r.head[i].Time, r.head[i].Time)
 		}
 	}
-	if r.merged != nil {
-		see(r.lo, r.hi-1)
+	if first, last, some := r.finder.mergedHours(); some {
+		see(first, last)
 	}
 	if !ok {
 		return 0, 0, false
@@ -212,11 +190,11 @@ func (r *reader) headFrom(t int64) int {
 // readHour adds the samples of from <= t < to, which lie within one hour, to the page.
 func (r *reader) readHour(from, to int64) error {
 	r.refs, r.octets = r.refs[:0], r.octets[:0]
-	if r.merged != nil {
+	if r.finder.merged != nil {
 		for class := range Class(classCount) {
 			if r.view.classes&(1<<class) != 0 {
 				place := uint32(hourOf(from) / nsPerHour)
-				if _, _, err := r.find(r.merged, spaceMerged, class, place, from, to); err != nil {
+				if _, _, err := r.finder.chunks(r.finder.merged, spaceMerged, class, place, r.q.Series, from, to, r.take); err != nil {
 					return err
 				}
 			}
@@ -227,9 +205,9 @@ func (r *reader) readHour(from, to int64) error {
 		if sp.from >= to || sp.to < from {
 			continue
 		}
-		behind, ok, err := r.find(r.partial, spacePartial, sp.class, sp.ckpt, from, to)
+		behind, ok, err := r.finder.chunks(r.finder.partial, spacePartial, sp.class, sp.ckpt, r.q.Series, from, to, r.take)
 		if err == nil && r.q.Desc {
-			behind, ok, err = r.before(r.partial)
+			behind, ok, err = r.finder.before(r.finder.partial)
 		}
 		if err != nil {
 			return err
@@ -248,57 +226,15 @@ func (r *reader) readHour(from, to int64) error {
 	if a, b := r.headFrom(from), r.headFrom(to); a < b {
 		r.refs = append(r.refs, chunkRef{from: r.head[a].Time, to: r.head[b-1].Time, order: len(r.refs)})
 	}
-	slices.SortFunc(r.refs, func(a, b chunkRef) int {
-		if a.from < b.from || a.from == b.from && a.order < b.order {
-			return -1
-		}
-		return 1
-	})
+	sortRefs(r.refs)
 	return r.readClusters(from, to)
 }
 
-// find adds the chunks of one checkpoint or merged hour that touch from <= t < to. It answers when the first
-// chunk behind those begins, if there is one.
-func (r *reader) find(it *pebble.Iterator, space byte, class Class, place uint32, from, to int64) (behind int64, ok bool, err error) {
-	r.key = appendChunkPrefix(r.key[:0], space, class, place, r.q.Series)
-	// Chunks do not reach over an hour, so none that begins before the hour of from touches it.
-	r.key = appendChunkKey(r.key, hourOf(from), 0)
-	for valid := it.SeekGE(r.key); valid && r.ours(it.Key()); valid = it.Next() {
-		key := it.Key()
-		if first := chunkKeyFirst(key); first >= to {
-			return first, true, nil
-		}
-		value, err := it.ValueAndErr()
-		if err != nil {
-			return 0, false, err
-		}
-		_, first, last, err := chunkSpan(value)
-		if err != nil {
-			return 0, false, fmt.Errorf("chunk %x: %w", key, err)
-		}
-		if last < from {
-			continue
-		}
-		at := len(r.octets)
-		r.octets = append(r.octets, value...)
-		r.refs = append(r.refs, chunkRef{from: first, to: last, order: len(r.refs), b: r.octets[at:len(r.octets):len(r.octets)]})
-	}
-	return 0, false, it.Error()
-}
-
-// before answers the end of the hour of the last chunk that begins before the hour of from, in the place that
-// find looked at last.
-func (r *reader) before(it *pebble.Iterator) (end int64, ok bool, err error) {
-	if !it.SeekLT(r.key) || !r.ours(it.Key()) {
-		return 0, false, it.Error()
-	}
-	// The chunk lies before another hour, so this cannot pass the last time there is.
-	return hourOf(chunkKeyFirst(it.Key())) + nsPerHour - 1, true, nil
-}
-
-// ours says whether a key is of the checkpoint or hour, class and series of r.key.
-func (r *reader) ours(key []byte) bool {
-	return len(key) == chunkKeyLen && string(key[:chunkKeyPrefix]) == string(r.key[:chunkKeyPrefix])
+// take keeps a chunk that was found.
+func (r *reader) take(first, last int64, octets []byte) {
+	at := len(r.octets)
+	r.octets = append(r.octets, octets...)
+	r.refs = append(r.refs, chunkRef{from: first, to: last, order: len(r.refs), b: r.octets[at:len(r.octets):len(r.octets)]})
 }
 
 // readClusters goes through runs of chunks whose times overlap. Runs are apart from each other in time, so
@@ -317,16 +253,32 @@ func (r *reader) readClusters(from, to int64) error {
 }
 
 func (r *reader) clusters() (out [][]chunkRef) {
-	for i := 0; i < len(r.refs); {
-		end, j := r.refs[i].to, i+1
-		for j < len(r.refs) && r.refs[j].from <= end {
-			end = max(end, r.refs[j].to)
-			j++
-		}
-		out = append(out, r.refs[i:j])
-		i = j
+	for rest := r.refs; len(rest) > 0; {
+		n := cluster(rest)
+		out = append(out, rest[:n])
+		rest = rest[n:]
 	}
 	return out
+}
+
+// sortRefs puts chunks in order of time, those that begin at the same time in order of arrival.
+func sortRefs(refs []chunkRef) {
+	slices.SortFunc(refs, func(a, b chunkRef) int {
+		if a.from < b.from || a.from == b.from && a.order < b.order {
+			return -1
+		}
+		return 1
+	})
+}
+
+// cluster is how many chunks from the first on overlap each other; refs are sorted.
+func cluster(refs []chunkRef) int {
+	end, n := refs[0].to, 1
+	for n < len(refs) && refs[n].from <= end {
+		end = max(end, refs[n].to)
+		n++
+	}
+	return n
 }
 
 func (r *reader) readCluster(refs []chunkRef, from, to int64) (err error) {

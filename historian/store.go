@@ -58,6 +58,8 @@ type Store struct {
 
 	setMu sync.Mutex // one SetSeries at a time
 
+	readers chan struct{} // a slot for each that reads many hours
+
 	wakeCheckpoint chan struct{}
 	wakeSync       chan struct{}
 	stop           chan struct{} // closed when the watch, the checkpointer and the syncer are to end
@@ -87,6 +89,7 @@ func Open(dir string, o Options) (*Store, error) {
 	s := &Store{
 		o: o, dir: dir, log: o.Log, claim: claim,
 		report:         newReporter(o.Log, o.Fatal),
+		readers:        newReaders(),
 		wakeCheckpoint: make(chan struct{}, 1),
 		wakeSync:       make(chan struct{}, 1),
 		stop:           make(chan struct{}),
