@@ -2,15 +2,10 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 )
-
-const about = `Millrace: MQTT whose acknowledgement means stored, history, and a Unified Namespace, in one process.
-
-Commands other than serve, config, perf and version speak to a running box: by its admin socket DATA/admin.sock, or by --url and --token.`
 
 // globals are the flags of every command.
 type globals struct {
@@ -24,19 +19,22 @@ type globals struct {
 // cli is the grammar.
 type cli struct {
 	globals
-	Serve  serveCommand   `cmd:"" help:"Run the box."`
-	Cfg    configCommand  `cmd:"" name:"config" help:"Check or print the configuration."`
-	Client clientCommand  `cmd:"" help:"API clients: the identities devices sign in with."`
-	Sess   sessionCommand `cmd:"" name:"session" help:"MQTT sessions."`
-	Topic  topicCommand   `cmd:"" help:"Topics of the Unified Namespace."`
-	Hist   historyCommand `cmd:"" name:"history" help:"Stored values."`
-	Usr    userCommand    `cmd:"" name:"user" help:"People who sign in, and their roles."`
-	Token_ tokenCommand   `cmd:"" name:"token" help:"Personal access tokens for --url."`
-	Status statusCommand  `cmd:"" help:"How the box is; exit 1 unless it is ready."`
-	Backup backupCommand  `cmd:"" help:"Back up a box while it runs, check a backup, restore one."`
-	Audit  auditCommand   `cmd:"" help:"Who changed what, and who signed in."`
-	Perf   perfCommand    `cmd:"" help:"Measure a box: load, latency, bytes, and what survives kill -9."`
-	Ver    versionCommand `cmd:"" name:"version" help:"Print the version."`
+	Serve  serveCommand      `cmd:"" help:"Run the box."`
+	Cfg    configCommand     `cmd:"" name:"config" help:"Check or print the configuration."`
+	Client clientCommand     `cmd:"" help:"API clients: the identities devices sign in with."`
+	Sess   sessionCommand    `cmd:"" name:"session" help:"MQTT sessions."`
+	Topic  topicCommand      `cmd:"" help:"Topics of the Unified Namespace."`
+	Hist   historyCommand    `cmd:"" name:"history" help:"Stored values."`
+	Usr    userCommand       `cmd:"" name:"user" help:"People who sign in, and their roles."`
+	Token_ tokenCommand      `cmd:"" name:"token" help:"Personal access tokens for --url."`
+	Status statusCommand     `cmd:"" help:"How the box is; exit 1 unless it is ready."`
+	Backup backupCommand     `cmd:"" help:"Back up a box while it runs, check a backup, restore one."`
+	Audit  auditCommand      `cmd:"" help:"Who changed what, and who signed in."`
+	Perf   perfCommand       `cmd:"" help:"Measure a box: load, latency, bytes, and what survives kill -9."`
+	Ver    versionCommand    `cmd:"" name:"version" help:"Print the version."`
+	Compl  completionCommand `cmd:"" name:"completion" help:"Print what makes a shell complete commands, flags and their words."`
+
+	Complete completeCommand `cmd:"" name:"__complete" hidden:"" passthrough:""`
 
 	Pipeline laterCommand `cmd:"" hidden:"" passthrough:""`
 	Run      laterCommand `cmd:"" hidden:"" passthrough:""`
@@ -51,23 +49,4 @@ type laterCommand struct {
 func (laterCommand) Run(k *kong.Context) error {
 	name, _, _ := strings.Cut(k.Command(), " ")
 	return fmt.Errorf("%s comes with a later version; `millrace --help` lists what is there", name)
-}
-
-// withoutBox are the commands that speak to no running box; perf ingest can, by --mqtt with --url and --token.
-var withoutBox = []string{"serve", "config", "version"}
-
-// help leaves --url and --token out of the help of commands that speak to no box.
-func help(o kong.HelpOptions, k *kong.Context) error {
-	top := k.Selected()
-	for top != nil && top.Parent != nil && top.Parent.Type != kong.ApplicationNode {
-		top = top.Parent
-	}
-	if top != nil && slices.Contains(withoutBox, top.Name) {
-		for _, f := range k.Model.Flags {
-			if f.Name == "url" || f.Name == "token" {
-				f.Hidden = true
-			}
-		}
-	}
-	return kong.DefaultHelpPrinter(o, k)
 }

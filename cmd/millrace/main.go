@@ -40,8 +40,8 @@ var errTold = errors.New("told")
 func run(ctx context.Context, args []string, con console) (code int) {
 	var c cli
 	exited := false
-	parser, err := kong.New(&c, kong.Name("millrace"), kong.Description(about), kong.Writers(con.out, con.err),
-		kong.Exit(func(n int) { exited, code = true, n }), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Help(help), kong.WithHyphenPrefixedParameters(true),
+	parser, err := kong.New(&c, kong.Name("millrace"), kong.Writers(con.out, con.err),
+		kong.Exit(func(n int) { exited, code = true, n }), kong.Help(help), kong.WithHyphenPrefixedParameters(true),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(con, &c.globals))
 	if err != nil {
 		fmt.Fprintln(con.err, "millrace:", err)

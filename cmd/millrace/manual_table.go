@@ -1,0 +1,65 @@
+package main
+
+// manual is what the pages of --help say beyond the grammar, by the words of the command. A test holds it to the commands
+// that exist, and every example to the grammar. In text a new line begins a new paragraph.
+var manual = map[string]struct {
+	text     string
+	examples []string
+}{
+	"": {"Commands other than serve, config, perf, version, completion, backup verify and backup restore speak to a running box: through its admin socket DATA/admin.sock, or by --url and --token. Whoever may open the socket is a local administrator.\nSettings come from flags, then the environment (MILLRACE_ and the key in upper case, with _ for dots), then the configuration file, then the defaults.", []string{
+		"millrace serve --demo", "millrace client add press-07 --allow 'publish,subscribe line1/#'", "millrace history get line1/press/temp --from -1h"}},
+	"serve": {"Runs the broker, the historian and the web server in one process, in the foreground. It prints one line for each listener, then ready; logs go to stderr. SIGTERM and Ctrl-C stop it in order: what was read is stored and acknowledged. Under systemd (NOTIFY_SOCKET, WATCHDOG_USEC) it says when it is ready and that it lives.", []string{
+		"millrace serve --config /etc/millrace/config.yaml", "millrace serve --demo --data /tmp/try"}},
+	"config":       {"", []string{"millrace config check config.yaml"}},
+	"config check": {"Reads the file and the environment as serve would and prints every fault there is, each with its line.", []string{"millrace config check", "millrace config check /etc/millrace/config.yaml --json"}},
+	"config print": {"Prints every key with the value in force and where it comes from: a flag, a variable, a line of the file, or the default.", []string{"millrace config print"}},
+	"client":       {"A client is the identity that devices sign in with over MQTT: user name = its id, password = its secret. Grants say what it may publish and subscribe; without any it may do nothing.", []string{"millrace client list"}},
+	"client add": {"Prints a secret that is not shown again. With --from it reads one JSON object a line (id, optional secret, workspace, grants) and adds all of them or none.", []string{
+		"millrace client add press-07 --allow 'publish,subscribe line1/#'", "millrace client add gateway --allow 'publish #' --deny 'publish line9/#'", "millrace client add --from clients.ndjson", "millrace client add scraper --metrics"}},
+	"client list":        {"", []string{"millrace client list", "millrace client list --json"}},
+	"client show":        {"Shows grants and state, and what became of its messages since the start: a device that speaks MQTT 3.1.1 cannot be told of a refusal, here it shows.", []string{"millrace client show press-07"}},
+	"client ledger":      {"For each hour: what was stored, what of it was late, sent again after it was stored, refused by reason, and silences that ended. It reaches back 32 days.", []string{"millrace client ledger press-07 --from -7d"}},
+	"client rotate":      {"The old secret is good for nothing from then on and live sessions that used it end.", []string{"millrace client rotate press-07", "millrace client rotate press-07 --secret-stdin"}},
+	"client grant":       {"Adds rules, or replaces all of them with --set. It acts on live sessions within a second. Deny wins over allow.", []string{"millrace client grant press-07 --allow 'subscribe line2/#'", "millrace client grant press-07 --set grants.json"}},
+	"client disable":     {"", []string{"millrace client disable press-07"}},
+	"client enable":      {"", []string{"millrace client enable press-07"}},
+	"client delete":      {"Its sessions end. What it stored stays.", []string{"millrace client delete press-07"}},
+	"session":            {"A session is what the box keeps for an MQTT client identifier; it may outlive its connection.", []string{"millrace session list"}},
+	"session list":       {"", []string{"millrace session list --slow", "millrace session list --state offline --queued 100"}},
+	"session show":       {"", []string{"millrace session show press-07"}},
+	"session disconnect": {"To keep a device out, disable its client.", []string{"millrace session disconnect press-07"}},
+	"topic":              {"A topic is named by its path within the workspace, such as line1/press/temp; the full topic mHv1.0/main/line1/press/temp is taken as well.", []string{"millrace topic list 'line1/#'"}},
+	"topic list":         {"", []string{"millrace topic list", "millrace topic list 'line1/+/temp' --json"}},
+	"topic show":         {"", []string{"millrace topic show line1/press/temp"}},
+	"topic violations":   {"Counts since the start, with the last eight of each topic.", []string{"millrace topic violations 'line1/#'"}},
+	"topic set":          {"What is not named stays as it is. A strict schema refuses values out of range, a soft one stores them as uncertain; a value of another type is always refused.", []string{"millrace topic set line1/press/temp --type number --unit °C --min -40 --max 400 --mode soft", "millrace topic set line1/press/temp --retention 90d --expected-interval 10s"}},
+	"history":            {"", []string{"millrace history get line1/press/temp"}},
+	"history get":        {"Prints values with the digits that were sent. Long ranges are read page by page, so that they need little memory; json is one document and needs more.", []string{"millrace history get line1/press/temp --from -6h", "millrace history get line1/press/temp --from 2026-12-01T00:00:00Z --to now --format ndjson"}},
+	"user":               {"Users are people who sign in with a password. A viewer reads, an operator also publishes test values, a designer also changes topics, an admin does everything.", []string{"millrace user list"}},
+	"user add":           {"", []string{"millrace user add anna --role operator --password-stdin"}},
+	"user list":          {"", []string{"millrace user list"}},
+	"user passwd":        {"", []string{"millrace user passwd anna --password-stdin"}},
+	"user role":          {"", []string{"millrace user role anna designer"}},
+	"user disable":       {"", []string{"millrace user disable anna"}},
+	"user enable":        {"", []string{"millrace user enable anna"}},
+	"user delete":        {"What they did stays in the audit log.", []string{"millrace user delete anna"}},
+	"token":              {"A token stands for the one who made it, for scripts and for this command line elsewhere.", []string{"millrace token list"}},
+	"token add":          {"", []string{"millrace token add laptop --role viewer --ttl 30d", "millrace token add prometheus --scope metrics"}},
+	"token list":         {"", []string{"millrace token list"}},
+	"token delete":       {"", []string{"millrace token delete 3f9a2c"}},
+	"status":             {"Prints state, version, connections, values and disk. It fails unless the box is ready, so a script can ask with it whether it is.", []string{"millrace status", "millrace status --json"}},
+	"backup":             {"A backup is a folder of its own, whole by itself, made while values are stored. docs/operating.md tells what is in it.", []string{"millrace backup create /mnt/usb/monday"}},
+	"backup create":      {"The box makes it, running or stopped, one at a time. Everything acknowledged before the command was given is in it. The folder appears when all of it is on the disk; Ctrl-C gives it up and leaves nothing. With --incremental-from files that have not changed are hard links to those of the earlier backup.", []string{"millrace backup create /mnt/usb/monday", "millrace backup create /mnt/usb/tuesday --incremental-from /mnt/usb/monday", "millrace backup create tuesday --url https://box:8080 --token TOKEN"}},
+	"backup status":      {"", []string{"millrace backup status"}},
+	"backup verify":      {"Needs no box. Every byte is held to its SHA-256, then both stores are opened for reading and every block is held to the store's own checksum. Each fault is a line on stderr.", []string{"millrace backup verify /mnt/usb/monday"}},
+	"backup restore":     {"Needs no box. --data names an empty or new folder; nothing is overwritten. Files are checked on the way; the folder is a box's at the last step or not at all. Run it as the user of the box, or as root: then the owner of the folder gets the files.", []string{"millrace backup restore /mnt/usb/monday --data /var/lib/millrace"}},
+	"audit":              {"Every change and every sign-in is an entry that holds the hash of the one before.", []string{"millrace audit list --from -24h"}},
+	"audit list":         {"", []string{"millrace audit list --from -24h --result refused", "millrace audit list --actor anna --category client"}},
+	"audit verify":       {"Fails when an entry was changed, removed or exchanged.", []string{"millrace audit verify"}},
+	"perf":               {"Starts boxes of its own in folders of its own, unless told otherwise, and writes report.md and summary.json.", []string{"millrace perf ingest"}},
+	"perf ingest":        {"", []string{"millrace perf ingest --devices 200 --rates 5000", "millrace perf ingest --url http://box:8080 --mqtt box:1883 --token TOKEN"}},
+	"perf crash":         {"Fails when an acknowledged value is missing, doubled or different.", []string{"millrace perf crash --kills 25"}},
+	"perf compare":       {"", []string{"millrace perf compare --rounds 3"}},
+	"version":            {"With --json also the commit, its date, the Go release and every module with its checksum.", []string{"millrace version", "millrace version --json"}},
+	"completion":         {"The Debian package installs it. By hand: put the line of your shell into its start-up file.", []string{"source <(millrace completion bash)", "millrace completion zsh > ~/.zfunc/_millrace", "millrace completion fish > ~/.config/fish/completions/millrace.fish"}},
+}
