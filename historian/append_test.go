@@ -13,7 +13,7 @@ import (
 
 func options(fsys vfs.FS) historian.Options {
 	o := historian.DefaultOptions()
-	o.FS = fsys
+	o.FS, o.KeepAll = fsys, true // their times are small numbers
 	return o
 }
 

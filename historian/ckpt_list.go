@@ -1,6 +1,7 @@
 package historian
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 )
@@ -27,6 +28,33 @@ func (l *ckptList) sort() {
 		return int(a.class) - int(b.class)
 	})
 	l.spans = slices.CompactFunc(l.spans, func(a, b span) bool { return a.ckpt == b.ckpt && a.class == b.class })
+}
+
+// take removes the spans that due names and gives them, by class and checkpoint.
+func (l *ckptList) take(due func(span) bool) (out []span) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	kept := make([]span, 0, len(l.spans)) // queries hold copies, so the array could be used again; a shorter one is meant
+	for _, s := range l.spans {
+		if due(s) {
+			out = append(out, s)
+		} else {
+			kept = append(kept, s)
+		}
+	}
+	if len(out) > 0 {
+		l.spans = kept
+	}
+	slices.SortFunc(out, func(a, b span) int { return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.ckpt, b.ckpt)) })
+	return out
+}
+
+// restore puts back what could not be deleted.
+func (l *ckptList) restore(spans []span) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.spans = append(l.spans, spans...)
+	l.sort()
 }
 
 // overlapping appends the spans up to a checkpoint, of the classes in the bit set, that touch from <= t < to.

@@ -194,6 +194,7 @@ func (h *heads) carry(id Series, failed bool) {
 // headView is what a query needs of a head, unaffected by what comes later.
 type headView struct {
 	sealing, open column
+	class         Class
 	classes       uint8
 	sealed        uint32
 }
@@ -207,7 +208,7 @@ func (h *heads) view(id Series) (v headView, ok bool) {
 	if hd == nil {
 		return v, false
 	}
-	v = headView{open: hd.open, classes: hd.classes, sealed: hd.sealed}
+	v = headView{open: hd.open, class: hd.class, classes: hd.classes, sealed: hd.sealed}
 	if hd.sealing != nil {
 		v.sealing = hd.sealing.samples
 	}

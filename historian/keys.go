@@ -16,6 +16,7 @@ import (
 //	L seq8                                a group of samples, keyed by the sequence of its first one; see record.go
 //	M format                              the format version, uvarint
 //	M clean                               present after a clean stop, empty
+//	M kept                                the time retention has come to, ns8
 //	M span class1 ckpt4                   from and to of a checkpoint's chunks of a class, see fence.go
 //	N …                                   opaque rows of the callers
 //	P class1 ckpt4 series4 first8 part2   a chunk of one checkpoint and one hour, see chunk.go
@@ -44,7 +45,8 @@ const (
 	metaFormat = "Mformat"
 	metaClean  = "Mclean"
 	metaSpan   = "Mspan"
-	metaFiller = "Mw" // only ever deleted, see warm.go
+	metaKept   = "Mkept" // the clock of retention, see retention.go
+	metaFiller = "Mw"    // only ever deleted, see warm.go
 )
 
 // fenceSeries is the id that no series gets: its head row is the fence of the last checkpoint.
@@ -113,6 +115,19 @@ func appendChunkPrefix(dst []byte, space byte, class Class, place uint32, id Ser
 	dst = append(dst, space, byte(class))
 	dst = binary.BigEndian.AppendUint32(dst, place)
 	return binary.BigEndian.AppendUint32(dst, uint32(id))
+}
+
+// appendPlace is the beginning of all chunk keys of a class in one checkpoint or hour.
+func appendPlace(dst []byte, space byte, class Class, place uint32) []byte {
+	return binary.BigEndian.AppendUint32(append(dst, space, byte(class)), place)
+}
+
+// placeEnd is the first key behind those of a class in a checkpoint or hour.
+func placeEnd(space byte, class Class, place uint32) []byte {
+	if place == math.MaxUint32 {
+		return []byte{space, byte(class) + 1}
+	}
+	return appendPlace(nil, space, class, place+1)
 }
 
 // appendChunkKey ends a key that appendChunkPrefix started. Part numbers the chunks of one hour, from 0.

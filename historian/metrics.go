@@ -17,6 +17,9 @@ type metrics struct {
 	checkpoints        prometheus.Counter
 	checkpointFailures prometheus.Counter
 	checkpointSeconds  prometheus.Histogram
+	expired            prometheus.Counter
+	expireSeconds      prometheus.Histogram
+	keepFailures       prometheus.Counter
 
 	reg prometheus.Registerer
 	all []prometheus.Collector
@@ -50,6 +53,9 @@ func newMetrics(reg prometheus.Registerer, s *Store) (*metrics, error) {
 	m.checkpoints = counter("checkpoints_total", "Checkpoints that moved values from the log into chunks.")
 	m.checkpointFailures = counter("checkpoint_failures_total", "Checkpoints that failed and will be tried again.")
 	m.checkpointSeconds = histogram("checkpoint_duration_seconds", "Time of one checkpoint.", []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10})
+	m.expired = counter("expired_checkpoints_total", "Checkpoints of a retention class whose chunks were deleted, all of them past it.")
+	m.expireSeconds = histogram("expire_duration_seconds", "Time of deleting what was past its retention, once.", []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1})
+	m.keepFailures = counter("keep_failures_total", "Times that deleting what is past its retention failed and will be tried again.")
 	m.all = append(m.all, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: name("write_stall_seconds_total"),
 		Help: "Time in which values waited for a full disk or for commits of more than 50 ms.",

@@ -49,6 +49,11 @@ type Options struct {
 	// goroutine and should not call the store. Every append since fails with err.
 	Fatal func(err error) `koanf:"-"`
 
+	// Elapsed is the time of a clock that nobody sets; nil is the machine's.
+	Elapsed func() time.Duration `koanf:"-"`
+	// KeepAll hides and deletes nothing, whatever the class.
+	KeepAll bool `koanf:"-"`
+
 	warm bool
 }
 
@@ -123,6 +128,10 @@ func (o *Options) settle() {
 			u, err := fsys.GetDiskUsage(dir)
 			return u.AvailBytes, err
 		}
+	}
+	if o.Elapsed == nil {
+		start := time.Now()
+		o.Elapsed = func() time.Duration { return time.Since(start) }
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

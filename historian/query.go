@@ -40,6 +40,7 @@ func (s *Store) Raw(ctx context.Context, dst []Sample, q Query) (page []Sample, 
 	}
 	r := &reader{q: q, s: s, view: v, page: dst, start: len(dst), lo: q.From, hi: q.To}
 	r.clamp()
+	r.lo = max(r.lo, s.horizon(v.class))
 	if r.lo >= r.hi {
 		return dst, nil, nil
 	}

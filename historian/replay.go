@@ -32,6 +32,9 @@ func (s *Store) load() error {
 	if err := s.replay(); err != nil {
 		return err
 	}
+	if err := s.beginKeeping(); err != nil {
+		return err
+	}
 	s.log.Info("open", "dir", s.dir, "clean", clean, "series", s.seriesCount.Load(),
 		"replayed", s.logValues.Load(), "sequence", s.applied, "took", time.Since(start))
 	return nil

@@ -163,6 +163,7 @@ func (s *Store) watchLoop() {
 		s.watchSpace()
 		s.watchCommit()
 		s.watchAge()
+		s.watchRetention()
 		s.group.nudge()
 		if n%4 == 0 {
 			s.measureDisk()

@@ -33,6 +33,9 @@ type Store struct {
 	report *reporter
 	m      *metrics
 
+	keep     keepClock
+	keptLook time.Duration // of the watch, when it last asked for what is due
+
 	heads heads
 	group groups // the open group and what orders it
 	list  ckptList
@@ -62,6 +65,7 @@ type Store struct {
 
 	wakeCheckpoint chan struct{}
 	wakeSync       chan struct{}
+	wakeKeep       chan struct{}
 	stop           chan struct{} // closed when the watch, the checkpointer and the syncer are to end
 	loops          sync.WaitGroup
 	committing     sync.WaitGroup
@@ -92,6 +96,7 @@ func Open(dir string, o Options) (*Store, error) {
 		readers:        newReaders(),
 		wakeCheckpoint: make(chan struct{}, 1),
 		wakeSync:       make(chan struct{}, 1),
+		wakeKeep:       make(chan struct{}, 1),
 		stop:           make(chan struct{}),
 	}
 	s.stall.init()
@@ -114,7 +119,7 @@ func Open(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// start begins the four goroutines of an open store.
+// start begins the goroutines of an open store.
 func (s *Store) start() {
 	s.lastCkpt = s.o.Now()
 	s.group.init(s)
@@ -123,6 +128,9 @@ func (s *Store) start() {
 	s.committing.Go(s.commitLoop)
 	s.loops.Go(s.watchLoop)
 	s.loops.Go(s.checkpointLoop)
+	if !s.o.KeepAll {
+		s.loops.Go(s.keepLoop)
+	}
 	if !s.o.Pebble.SyncWrites {
 		s.loops.Go(s.syncLoop)
 	}
@@ -183,6 +191,9 @@ func (s *Store) dropLogFiles() error {
 func (s *Store) settleDown() error {
 	if err := s.checkpoint(); err != nil {
 		return err
+	}
+	if err := s.writeKept(s.o.Elapsed()); err != nil {
+		return fmt.Errorf("historian: write down the clock of %s: %w", s.dir, err)
 	}
 	if err := s.db.Set([]byte(metaClean), nil, pebble.Sync); err != nil {
 		return fmt.Errorf("historian: mark the clean stop in %s: %w", s.dir, err)

@@ -26,7 +26,7 @@ var keyWhy = []struct{ path, why string }{
 	{"historian.pebble.syncWrites", "true: an acknowledgement means fsynced; false: a power cut may lose the last 100 ms, and so may a kill -9"},
 	{"historian.pebble.commitWindow", "how long a group may fill before it is written; auto: up to 4ms with fsync, 1ms without"},
 	{"historian.maxLogBytes", "how far the trigger follower may fall behind before its oldest entries are shed; no follower yet, nothing is shed"},
-	{"historian.defaultRetention", "history kept for new topics: 1d 7d 14d 32d 90d 366d 1830d forever; nothing is deleted yet, it bounds how late a value may be"},
+	{"historian.defaultRetention", "history kept for new topics: 1d 7d 14d 32d 90d 366d 1830d forever; what is older is hidden at once and deleted"},
 	{"historian.minFreeSpace", "below it devices are not read and nothing is acknowledged until space is back"},
 	{"uns.namespace", "first level of every stored topic"},
 	{"uns.workspaces", "second level; the first listed is the default workspace"},
