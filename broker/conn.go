@@ -80,7 +80,8 @@ type conn struct {
 	kick      atomic.Int32 // reason code another goroutine wants the connection to end with; 0 = none
 	kickedAt  atomic.Int64 // ns
 	seen      atomic.Int64 // ns, last time bytes arrived
-	pending   atomic.Int64 // ns, since when Accept holds the batch; 0 = it does not
+	pending   atomic.Int64 // ns, since when the reader waits for the store; 0 = it does not
+	flushing  atomic.Int64 // ns, since when the flusher does
 	keepAlive atomic.Int64 // ns of silence allowed, 0 = any
 	received  atomic.Uint64
 	sent      atomic.Uint64

@@ -31,6 +31,9 @@ func (b *Broker) ReplayJobs(mqttID string) (owed, listed int) {
 	return len(s.replay.by), len(s.replay.jobs)
 }
 
+// Looked is when the janitor last looked for sessions whose time is over.
+func (b *Broker) Looked() time.Time { return time.Unix(0, b.janitor.looked.Load()) }
+
 // JanitorEvery is how long rows may wait to be written.
 const JanitorEvery = janitorEvery
 

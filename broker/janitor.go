@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"millrace/uns"
@@ -11,6 +12,9 @@ import (
 
 // janitorEvery is how long settled rows may wait to be deleted. A kill before that delivers those messages again.
 const janitorEvery = 100 * time.Millisecond
+
+// expireEvery is how often the janitor looks for sessions and wills whose time is over: at all of them.
+const expireEvery = time.Second
 
 // maxSweep bounds the rows of one commit of the janitor.
 const maxSweep = 4096
@@ -21,6 +25,8 @@ type janitor struct {
 	mu    sync.Mutex
 	dirty []*session
 	ended []uint32 // whose rows go
+
+	looked atomic.Int64 // ns, when it last looked for what is over
 }
 
 func (j *janitor) discard(num uint32) {
@@ -174,8 +180,13 @@ func (s *session) forget(n uint64) {
 	s.mu.Unlock()
 }
 
-// expire ends the sessions whose time without a connection is over, and those whose client is gone.
+// expire ends the sessions whose time without a connection is over, and those whose client is gone, and publishes wills that
+// are due; at most once in expireEvery.
 func (b *Broker) expire(now time.Time) {
+	if since := now.UnixNano() - b.janitor.looked.Load(); since >= 0 && since < int64(expireEvery) {
+		return
+	}
+	b.janitor.looked.Store(now.UnixNano())
 	b.publishDueWills(now, false)
 	if b.persistent.Load() == 0 {
 		return

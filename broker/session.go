@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -318,8 +317,15 @@ func (s *session) end() (subscriptions map[string]*subscription, shared []delive
 	return subscriptions, shared
 }
 
+// mustCommit says whether what fill gave waits for commit.
+func (s *session) mustCommit() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.durable) > 0
+}
+
 // commit makes durable what must be before the messages that fill gave are sent.
-func (s *session) commit(ctx context.Context) error {
+func (s *session) commit(c *conn) error {
 	s.committing.Lock() // the writer of an earlier connection may be at it
 	defer s.committing.Unlock()
 	s.mu.Lock()
@@ -329,7 +335,17 @@ func (s *session) commit(ctx context.Context) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	return s.b.rows.Append(ctx, nil, rows)
+	c.flushing.Store(s.b.now().UnixNano())
+	defer c.flushing.Store(0)
+	if err := s.b.rows.Append(c.ctx, nil, rows); err != nil {
+		s.mu.Lock()
+		if !s.over { // the flights are there still: they are noted before the next connection gets them
+			s.durable = append(rows, s.durable...)
+		}
+		s.mu.Unlock()
+		return err
+	}
+	return nil
 }
 
 // load reads back the payloads of the next messages, where they were left to their rows. It is called by the writer,

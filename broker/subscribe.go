@@ -97,7 +97,7 @@ func (c *conn) keep(subs []*subscription) bool {
 		for _, sub := range subs {
 			rows = append(rows, jsonRow(filterKey(s.num, sub.filter), filterRow{sub.qos, sub.noLocal, sub.retainAsPublished, sub.id}))
 		}
-		if err := c.b.rows.Append(c.ctx, nil, rows); err != nil {
+		if err := c.store(rows); err != nil {
 			c.b.log.Warn("subscriptions could not be kept; the client is told so", "client", s.owner, "mqtt_id", s.id, "error", err)
 			return false
 		}
@@ -123,18 +123,20 @@ func (c *conn) keep(subs []*subscription) bool {
 	return true
 }
 
-// unsubscribe ends subscriptions and leaves the code of each in refusals.
+// unsubscribe ends subscriptions and leaves the code of each in refusals. Those of a session that outlives its connection are
+// taken back durably first, or a crash would bring them back after the client was told that they are gone; what cannot be is
+// in force still.
 func (c *conn) unsubscribe(filters []string) {
 	s := c.session
 	var subs []*subscription
 	var rows []uns.Row
 	c.refusals = c.refusals[:0]
+	taken := make(map[string]struct{}, len(filters))
 	s.mu.Lock()
 	for _, filter := range filters {
 		sub, code := s.subscriptions[filter], byte(codeNoSubscription)
-		if sub != nil {
-			delete(s.subscriptions, filter)
-			s.replay.forget(filter) // [MQTT-3.10.4-2]
+		if _, twice := taken[filter]; sub != nil && !twice {
+			taken[filter] = struct{}{}
 			subs = append(subs, sub)
 			rows = append(rows, uns.Row{Key: filterKey(s.num, filter)})
 			code = codeSuccess
@@ -142,11 +144,37 @@ func (c *conn) unsubscribe(filters []string) {
 		c.refusals = append(c.refusals, code)
 	}
 	s.mu.Unlock()
+	if s.num != 0 && len(rows) > 0 {
+		if err := c.store(rows); err != nil {
+			c.notUnsubscribed(err)
+			return
+		}
+	}
+	s.mu.Lock()
+	for _, sub := range subs {
+		delete(s.subscriptions, sub.filter)
+		s.replay.forget(sub.filter) // [MQTT-3.10.4-2]
+	}
+	s.mu.Unlock()
 	c.b.index.remove(subs...)
-	if s.num == 0 || len(rows) == 0 {
-		return
+}
+
+// notUnsubscribed tells the client so; an UNSUBACK of MQTT 3.1.1 has no word for it, and none is sent.
+func (c *conn) notUnsubscribed(err error) {
+	c.b.log.Warn("subscriptions could not be taken back; the client is told so", "client", c.session.owner, "mqtt_id", c.session.id, "error", err)
+	for i, code := range c.refusals {
+		if code == codeSuccess {
+			c.refusals[i] = codeUnspecified
+		}
 	}
-	if err := c.b.rows.Append(c.ctx, nil, rows); err != nil {
-		c.b.log.Warn("subscriptions could not be taken back for good; a crash would bring them back", "client", s.owner, "mqtt_id", s.id, "error", err)
+	if c.version < 5 {
+		c.fail(codeUnspecified)
 	}
+}
+
+// store makes rows durable while the reader waits, which the watchdog sees.
+func (c *conn) store(rows []uns.Row) error {
+	c.pending.Store(c.b.now().UnixNano())
+	defer c.pending.Store(0)
+	return c.b.rows.Append(c.ctx, nil, rows)
 }

@@ -4,7 +4,7 @@ import "time"
 
 const (
 	watchEvery   = 250 * time.Millisecond
-	storeTimeout = 30 * time.Second // a batch may wait that long for the store
+	storeTimeout = 30 * time.Second // a batch, a subscription, a delivery may wait that long for the store
 	forceAfter   = 2 * time.Second  // an ejected connection may take that long to settle its batch
 )
 
@@ -22,7 +22,7 @@ func (b *Broker) watch(stop <-chan struct{}) {
 	}
 }
 
-// inspect ends what has to end: silent clients, clients that may do nothing any more, batches the store does not take,
+// inspect ends what has to end: silent clients, clients that may do nothing any more, what the store does not take,
 // and ejected connections that do not leave.
 func (b *Broker) inspect(now time.Time) {
 	b.listener.checkCertificate()
@@ -40,20 +40,21 @@ func (b *Broker) inspect(now time.Time) {
 		if !c.live.Load() {
 			return
 		}
-		since := c.pending.Load()
 		switch {
 		case c.principal.Policy() == nil, c.until != 0 && ns >= c.until:
 			c.eject(codeNotAuthorized)
-		case since != 0:
-			if ns-since > int64(storeTimeout) {
-				c.eject(codeQuota)
-				c.force(codeQuota)
-			}
+		case overdue(ns, c.pending.Load()), overdue(ns, c.flushing.Load()):
+			c.eject(codeQuota)
+			c.force(codeQuota)
+		case c.pending.Load() != 0: // it is not read meanwhile
 		case c.keepAlive.Load() > 0 && ns-c.seen.Load() > c.keepAlive.Load():
 			c.eject(codeKeepAlive)
 		}
 	})
 }
+
+// overdue says that the store has been waited for too long; since 0: nobody waits.
+func overdue(ns, since int64) bool { return since != 0 && ns-since > int64(storeTimeout) }
 
 // force ends the connection without waiting for its reader: the store is told to give up, the client is told why.
 func (c *conn) force(code byte) {

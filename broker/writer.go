@@ -259,11 +259,7 @@ func (w *writer) flush() {
 		messages, more := 0, false
 		var err error
 		if !last && w.c.live.Load() { // live says that session and version are set
-			if err = w.c.session.load(w.c); err == nil {
-				w.c.session.draw(w.c)
-				w.deliveries, messages, more = w.c.session.fill(w.c, w.deliveries[:0], maxFlush)
-				err = w.c.session.commit(w.c.ctx)
-			}
+			messages, more, err = w.deliver()
 		}
 
 		// The answers are taken after the deliveries and written before them: what made a delivery possible, such as
@@ -326,6 +322,51 @@ func (w *writer) flush() {
 			return
 		}
 	}
+}
+
+// deliver prepares the deliveries that may go out now. What the store does not give or take back ends the connection, with
+// word of it; err is the socket's. It is the flusher's.
+func (w *writer) deliver() (messages int, more bool, err error) {
+	s := w.c.session
+	fault := s.load(w.c)
+	if fault == nil {
+		s.draw(w.c)
+		w.deliveries, messages, more = s.fill(w.c, w.deliveries[:0], maxFlush)
+		if s.mustCommit() {
+			if err = w.answer(); err != nil { // a CONNACK or a PINGRESP must not wait for the store
+				return 0, false, err
+			}
+			fault = s.commit(w.c)
+		}
+	}
+	if fault == nil {
+		return messages, more, nil
+	}
+	w.deliveries = w.deliveries[:0]
+	if w.c.kick.Load() == 0 {
+		w.c.b.metrics.end(codeUnspecified)
+		w.c.b.log.Warn("deliveries could not be read or noted; the session ends", "client", w.c.principal.ID(), "mqtt_id", s.id, "error", fault)
+	}
+	w.disconnect(codeUnspecified)
+	return 0, false, nil
+}
+
+// answer writes what is to be written before deliveries. It is the flusher's.
+func (w *writer) answer() (err error) {
+	w.mu.Lock()
+	buf := w.pend
+	w.pend, w.spare = w.spare[:0], nil
+	w.room.Broadcast()
+	w.mu.Unlock()
+	if len(buf) > 0 && !w.broken {
+		var n int
+		n, err = w.c.raw.Write(buf)
+		w.c.counters.bytesOut.Add(uint64(n))
+	}
+	if cap(buf) <= keptBuffer {
+		w.spare = buf[:0]
+	}
+	return err
 }
 
 // shut closes the socket. A close with unread input sends a reset, and the reset eats the packet that says why.
