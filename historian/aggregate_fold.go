@@ -128,12 +128,13 @@ func (b *batch) finish(f *fold) {
 // flush hands out the bucket in hand.
 func (b *batch) flush(f *fold) {
 	t := &f.t
-	out := Bucket{From: f.from, To: f.to}
+	out := &b.out
+	*out = Bucket{From: f.from, To: f.to}
 	if b.q.Step.whole() {
 		out.From, out.To = b.q.From, b.q.To
 	}
 	if t.count == 0 && b.q.Fill == FillPrev {
-		out = f.prev
+		*out = f.prev
 		out.From, out.To, out.Timed = f.from, f.to, false
 		if b.q.Step.whole() {
 			out.From, out.To = b.q.From, b.q.To
@@ -153,16 +154,16 @@ func (b *batch) flush(f *fold) {
 		}
 	}
 	if b.q.Weighted {
-		b.weigh(f, &out)
+		b.weigh(f, out)
 	}
 	if t.numeric > 0 {
 		f.carry.set(t.lastNum.time, t.lastNum.value)
 		f.carried = true
 	}
 	if b.q.Fill == FillPrev && t.count > 0 {
-		f.remember(&out)
+		f.remember(out)
 	}
-	if !b.each(f.i, &out) {
+	if !b.each(f.i, out) {
 		f.done = true
 	}
 	t.reset()
