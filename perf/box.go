@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type process struct {
 	cmd     *exec.Cmd
 	pid     int
 	mqtt    string
+	tls     string // the same over TLS; "" = no such listener
 	web     string
 	started time.Time
 	ready   time.Duration // from exec to `ready`
@@ -63,7 +65,9 @@ func launch(ctx context.Context, argv, env []string, log string, limit time.Dura
 		for scan.Scan() {
 			line := scan.Text()
 			_, _ = fmt.Fprintln(out, line)
-			if a, ok := strings.CutPrefix(line, "listening mqtt "); ok && p.mqtt == "" {
+			if a, ok := strings.CutPrefix(line, "listening mqtt tls://"); ok {
+				p.tls = strings.TrimSpace(a)
+			} else if a, ok := strings.CutPrefix(line, "listening mqtt "); ok && p.mqtt == "" {
 				p.mqtt = strings.TrimSpace(a)
 			}
 			if a, ok := strings.CutPrefix(line, "listening web "); ok && p.web == "" {
@@ -146,6 +150,7 @@ type box struct {
 	argv    []string
 	env     []string
 	log     string
+	trust   *tls.Config // towards its TLS listener, nil = it has none
 	secrets func(client string) string
 }
 
@@ -154,6 +159,7 @@ type boxOptions struct {
 	binary string
 	scrap  string // folder for data and logs
 	noSync bool
+	tls    bool // also a TLS listener, with a certificate made for the run
 	env    []string
 }
 
@@ -174,19 +180,27 @@ func startBox(ctx context.Context, name string, o boxOptions) (*box, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("perf: data directory: %w", err)
 	}
-	ports, err := freePorts(2)
+	ports, err := freePorts(3)
 	if err != nil {
 		return nil, err
 	}
 	config := filepath.Join(dir, "config.yaml")
 	text := fmt.Sprintf("log:\n  level: warn\nbroker:\n  address: 127.0.0.1:%d\nweb:\n  address: 127.0.0.1:%d\nhistorian:\n  pebble:\n    syncWrites: %t\n",
 		ports[0], ports[1], !o.noSync)
+	var trust *tls.Config
+	if o.tls {
+		if trust, err = issue(dir); err != nil {
+			return nil, err
+		}
+		text = strings.Replace(text, "web:\n", fmt.Sprintf("  tls:\n    address: 127.0.0.1:%d\n    certFile: %q\n    keyFile: %q\nweb:\n", ports[2],
+			filepath.Join(dir, certFile), filepath.Join(dir, keyFile)), 1)
+	}
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("perf: configuration: %w", err)
 	}
 	data := filepath.Join(dir, "data")
 	b := &box{name: name, dir: data, log: filepath.Join(dir, "log"), env: append(append([]string(nil), limitsOff...), o.env...),
-		argv: []string{binary, "serve", "--data", data, "--config", config}, secrets: newSecrets()}
+		argv: []string{binary, "serve", "--data", data, "--config", config}, trust: trust, secrets: newSecrets()}
 	if err := b.start(ctx); err != nil {
 		return nil, err
 	}

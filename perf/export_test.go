@@ -42,6 +42,7 @@ var (
 	AppendConnect = appendConnect
 	Used          = used
 	CompareAll    = compareAll
+	DialSocket    = dialSocket
 	Launch        = launch
 	StartBare     = startBare
 )

@@ -94,21 +94,22 @@ type Fleet struct {
 	backlog  atomic.Int64 // values due and not sent
 	fault    atomic.Pointer[error]
 
-	poll     int
-	mode     mode
-	rate     float64
-	burst    int
-	due      float64
-	turn     int
-	paceAt   int64
-	dials    float64
-	dialing  int
-	order    uint64
-	verdicts int
-	stats    *stats
-	recent   []acknowledgement
-	buffer   []byte
-	payload  []byte
+	poll       int
+	mode       mode
+	rate       float64
+	burst      int
+	due        float64
+	turn       int
+	paceAt     int64
+	dials      float64
+	dialing    int
+	order      uint64
+	verdicts   int
+	stats      *stats
+	delivered0 uint64 // of earlier stats
+	recent     []acknowledgement
+	buffer     []byte
+	payload    []byte
 }
 
 // acknowledgement is one value whose storing was confirmed at a moment.
@@ -147,7 +148,7 @@ func (f *Fleet) newDevice(i int) *session {
 		s.secret = f.o.Secret(s.client)
 	}
 	if f.o.VerdictEvery > 0 && f.o.Version == version5 {
-		s.filter = f.verdictTopic(s.client)
+		s.filters, s.qos = []string{f.verdictTopic(s.client)}, 1
 	}
 	for tag := range f.o.Tags {
 		path := lineOf(i) + "/" + s.client + "/" + nameOfTag(tag)
@@ -263,6 +264,7 @@ func (f *Fleet) take() (*stats, error) {
 	err := f.call(func() {
 		s = f.stats
 		s.end = time.Now()
+		f.delivered0 += s.Delivered
 		f.stats = newStats()
 	})
 	return s, err
@@ -270,9 +272,12 @@ func (f *Fleet) take() (*stats, error) {
 
 // subscribe adds a connection that takes every delivery of filter at QoS 1.
 func (f *Fleet) subscribe(client, secret, filter string) error {
-	return f.call(func() {
-		f.sessions = append(f.sessions, &session{index: int32(len(f.sessions)), fd: -1, client: client, secret: secret, filter: filter})
-	})
+	return f.call(func() { f.listen(client, secret, 1, filter) })
+}
+
+// listen adds a subscriber. Only the fleet's thread may call it.
+func (f *Fleet) listen(client, secret string, qos byte, filters ...string) {
+	f.sessions = append(f.sessions, &session{index: int32(len(f.sessions)), fd: -1, client: client, secret: secret, filters: filters, qos: qos})
 }
 
 // unsubscribe ends the subscribers' connections.

@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -28,11 +30,25 @@ func newAPI(root, token string) *api {
 }
 
 func newSocketAPI(path string) *api {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", path)
-	}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, path) }
 	return &api{root: "http://admin", http: &http.Client{Timeout: 5 * time.Minute,
 		Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 8}}}
+}
+
+// socketPath is the room a Unix socket address has on Linux.
+const socketPath = 107
+
+// dialSocket connects to the Unix socket at path, by way of its open folder where the path is too long for an address.
+func dialSocket(ctx context.Context, path string) (net.Conn, error) {
+	if len(path) > socketPath {
+		dir, err := os.Open(filepath.Dir(path))
+		if err != nil {
+			return nil, fmt.Errorf("perf: admin socket: %w", err)
+		}
+		defer dir.Close()
+		path = fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path))
+	}
+	return new(net.Dialer).DialContext(ctx, "unix", path)
 }
 
 func (a *api) close() { a.http.CloseIdleConnections() }

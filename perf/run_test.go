@@ -149,7 +149,9 @@ func TestCrashTail(t *testing.T) {
 
 func TestOptionsReportEveryFault(t *testing.T) {
 	in, cr, co := perf.DefaultIngestOptions(), perf.DefaultCrashOptions(), perf.DefaultCompareOptions()
-	for _, v := range []interface{ Validate() error }{&in, &cr, &co} {
+	su, re, st := perf.DefaultSubscribersOptions(), perf.DefaultRetainedOptions(), perf.DefaultStalledOptions()
+	back, idle := perf.DefaultReconnectOptions(), perf.DefaultIdleOptions()
+	for _, v := range []interface{ Validate() error }{&in, &cr, &co, &su, &re, &st, &back, &idle} {
 		if err := v.Validate(); err != nil {
 			t.Errorf("defaults: %v", err)
 		}
@@ -157,6 +159,11 @@ func TestOptionsReportEveryFault(t *testing.T) {
 	in.Rates, in.MQTT, in.Subscribers, in.Tags = []float64{0}, "127.0.0.1:1883", -1, 0
 	cr.Kills, cr.Most, cr.Rate = 0, 0, -1
 	co.Rounds, co.Parts = 0, []string{"baseline", "moon"}
+	su.Subscribers, su.Each, su.Rate = 0, 0, 0
+	re.Topics, re.Window, re.Rounds = 0, 0, 0
+	st.QoS, st.Stretch = 2, 0
+	back.Clients, back.Limit = 5001, 0
+	idle.Clients, idle.Settle = 0, 0
 	for _, tc := range []struct {
 		v     interface{ Validate() error }
 		wants []string
@@ -164,6 +171,11 @@ func TestOptionsReportEveryFault(t *testing.T) {
 		{&in, []string{"perf.rates: 0", "perf.mqtt:", "perf.subscribers: -1", "perf.tags: 0"}},
 		{&cr, []string{"perf.kills: 0", "perf.most: 0s", "perf.rate: -1"}},
 		{&co, []string{"perf.rounds: 0", `perf.parts: "moon"`}},
+		{&su, []string{"perf.subscribers: 0", "perf.each: 0", "perf.rate: 0"}},
+		{&re, []string{"perf.topics: 0", "perf.window: 0", "perf.rounds: 0"}},
+		{&st, []string{"perf.qos: 2", "perf.seconds: 0s"}},
+		{&back, []string{"perf.clients: 5001", "perf.limit: 0s"}},
+		{&idle, []string{"perf.clients: 0", "perf.settle: 0s"}},
 	} {
 		err := tc.v.Validate()
 		for _, want := range tc.wants {

@@ -29,7 +29,8 @@ type session struct {
 	step    step
 	client  string
 	secret  string
-	filter  string // subscribed after sign-in; "" = none
+	filters []string // subscribed after sign-in
+	qos     byte     // of them
 	device  *device
 	rest    []byte // start of a packet not yet whole
 	out     []byte // not yet taken by the socket

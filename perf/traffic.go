@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -135,16 +136,16 @@ func (f *Fleet) packet(s *session, first byte, body []byte, t int64) error {
 		if s.device != nil {
 			s.device.refill(min(f.o.Inflight, c.receiveMaximum))
 		}
-		if s.filter == "" {
+		if len(s.filters) == 0 {
 			f.arrive(s)
 			return nil
 		}
 		s.step = stepSubscribing
-		s.out = appendSubscribe(s.out, f.o.Version, 0xffff, s.filter, 1)
+		s.out = appendSubscribe(s.out, f.o.Version, 0xffff, s.qos, s.filters...)
 		f.flush(s, t)
 	case typeSuback:
-		if len(body) == 0 || body[len(body)-1] > 2 {
-			return fmt.Errorf("subscription of %s to %s refused", s.client, s.filter)
+		if !subscribed(body, len(s.filters)) {
+			return fmt.Errorf("subscription of %s to %s refused", s.client, strings.Join(s.filters, ", "))
 		}
 		f.arrive(s)
 	case typeDisconnect:
@@ -252,10 +253,10 @@ func (f *Fleet) put(s *session, p slot, t int64) {
 	p.at, p.sent = t, d.tracks[p.tag].add(p.value)
 	d.slots[id-1] = p
 	ask, key := "", uint64(0)
-	if s.filter != "" {
+	if len(s.filters) > 0 {
 		if f.verdicts++; f.verdicts >= f.o.VerdictEvery {
 			f.verdicts = 0
-			ask, key = s.filter, p.order
+			ask, key = s.filters[0], p.order
 			d.asked[key] = t
 			f.stats.Asked++
 		}

@@ -3,6 +3,7 @@ package perf
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 )
 
 // MQTT control packet types, the high nibble of the first byte. [MQTT-2.1.2]
@@ -79,6 +80,11 @@ func varintSize(n int) int {
 
 // appendConnect encodes a CONNECT with a clean session and no will.
 func appendConnect(b []byte, version byte, clientID, user, password string, keepAlive uint16) []byte {
+	return appendConnectWindow(b, version, clientID, user, password, keepAlive, 0)
+}
+
+// appendConnectWindow is appendConnect with a Receive Maximum, which only MQTT 5 has; 0 names none.
+func appendConnectWindow(b []byte, version byte, clientID, user, password string, keepAlive, window uint16) []byte {
 	n := 10 + 2 + len(clientID)
 	flags := byte(0x02)
 	if user != "" {
@@ -89,8 +95,12 @@ func appendConnect(b []byte, version byte, clientID, user, password string, keep
 		flags |= 0x40
 		n += 2 + len(password)
 	}
+	props := 0
 	if version == version5 {
-		n++
+		if window > 0 {
+			props = 3
+		}
+		n += 1 + props
 	}
 	b = append(b, typeConnect<<4)
 	b = appendVarint(b, n)
@@ -98,7 +108,10 @@ func appendConnect(b []byte, version byte, clientID, user, password string, keep
 	b = append(b, version, flags)
 	b = binary.BigEndian.AppendUint16(b, keepAlive)
 	if version == version5 {
-		b = append(b, 0)
+		b = append(b, byte(props))
+		if props > 0 {
+			b = append(b, propReceiveMaximum, byte(window>>8), byte(window))
+		}
 	}
 	b = appendString(b, clientID)
 	if user != "" {
@@ -110,9 +123,12 @@ func appendConnect(b []byte, version byte, clientID, user, password string, keep
 	return b
 }
 
-// appendSubscribe encodes a SUBSCRIBE for one filter.
-func appendSubscribe(b []byte, version byte, id uint16, filter string, qos byte) []byte {
-	n := 2 + 2 + len(filter) + 1
+// appendSubscribe encodes a SUBSCRIBE for filters, all at qos.
+func appendSubscribe(b []byte, version byte, id uint16, qos byte, filters ...string) []byte {
+	n := 2
+	for _, f := range filters {
+		n += 2 + len(f) + 1
+	}
 	if version == version5 {
 		n++
 	}
@@ -122,8 +138,15 @@ func appendSubscribe(b []byte, version byte, id uint16, filter string, qos byte)
 	if version == version5 {
 		b = append(b, 0)
 	}
-	b = appendString(b, filter)
-	return append(b, qos)
+	for _, f := range filters {
+		b = append(appendString(b, f), qos)
+	}
+	return b
+}
+
+// subscribed says whether a SUBACK grants each of n filters.
+func subscribed(body []byte, n int) bool {
+	return len(body) >= 2+n && !slices.ContainsFunc(body[len(body)-n:], func(code byte) bool { return code > 2 })
 }
 
 // appendPublish encodes a QoS 1 PUBLISH. A response topic is sent only in MQTT 5; correlation goes with it.
@@ -194,6 +217,7 @@ func readVarint(b []byte) (n, size int, ok bool) {
 // delivery is an incoming PUBLISH; its slices are views into the read buffer.
 type delivery struct {
 	topic       []byte
+	retained    bool
 	id          uint16 // 0 at QoS 0
 	correlation []byte
 	payload     []byte
@@ -207,7 +231,7 @@ func parsePublish(version, first byte, body []byte) (d delivery, err error) {
 	if len(body) < 2+n {
 		return d, errMalformed
 	}
-	d.topic, body = body[2:2+n], body[2+n:]
+	d.topic, body, d.retained = body[2:2+n], body[2+n:], first&1 != 0
 	if first&0x06 != 0 {
 		if len(body) < 2 {
 			return d, errMalformed
