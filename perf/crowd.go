@@ -36,7 +36,7 @@ func enrolCrowd(ctx context.Context, b *box, n int) error {
 }
 
 // gather signs n clients in, rate of them begun a second (0 = all at once); each tries until it is in or limit has passed.
-// It returns when the last is in. close must be called, whatever it returns.
+// It returns when the last is in. vanish must be called, whatever it returns.
 func (c *crowd) gather(ctx context.Context, n int, rate float64, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -105,16 +105,6 @@ func (c *crowd) alive() (lost int) {
 		}
 	}
 	return lost
-}
-
-// close ends every connection in order.
-func (c *crowd) close() {
-	for _, l := range c.links {
-		if l != nil {
-			l.close()
-		}
-	}
-	c.links = nil
 }
 
 // vanish ends every connection without a word, as a killed server's clients find it.

@@ -2,7 +2,6 @@ package perf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -25,19 +24,22 @@ log_dest stderr
 log_type error
 `
 
-// startMosquitto starts the baseline; binary "" is looked for in PATH and where Debian puts it.
-func startMosquitto(ctx context.Context, binary, name, scrap string) (*box, error) {
-	if binary == "" {
-		for _, place := range []string{"mosquitto", "/usr/sbin/mosquitto"} {
-			if found, err := exec.LookPath(place); err == nil {
-				binary = found
-				break
-			}
+// findMosquitto finds the program; named "" it is looked for in PATH and where Debian puts it.
+func findMosquitto(named string) (string, error) {
+	places := []string{"mosquitto", "/usr/sbin/mosquitto"}
+	if named != "" {
+		places = []string{named}
+	}
+	for _, place := range places {
+		if found, err := exec.LookPath(place); err == nil {
+			return found, nil
 		}
 	}
-	if binary == "" {
-		return nil, errors.New("perf: mosquitto, the baseline, is not found: install it (on Debian: apt-get install mosquitto) or name it with --mosquitto")
-	}
+	return "", fmt.Errorf("perf: %s, the baseline, is not found: install it (on Debian: apt-get install mosquitto) or name it with --mosquitto", places[0])
+}
+
+// startMosquitto starts the baseline.
+func startMosquitto(ctx context.Context, binary, name, scrap string) (*box, error) {
 	ports, err := freePorts(1)
 	if err != nil {
 		return nil, err

@@ -63,6 +63,11 @@ func Subscribers(ctx context.Context, o SubscribersOptions, progress io.Writer) 
 	if err := o.Validate(); err != nil {
 		return Report{}, err
 	}
+	binary, err := findMosquitto(o.Mosquitto)
+	if err != nil {
+		return Report{}, err
+	}
+	o.Mosquitto = binary
 	return measureFigure(o.LoadOptions, "Many subscribers", "subscribers", progress, func(f *figure) error {
 		f.r.Setup = append(setupOf(o.fleet(o.Devices), false),
 			fmt.Sprintf("%d subscribers × %d topics over %d topics, each client signed in as itself; deliveries are acknowledged at QoS 1.", o.Subscribers, o.Each, o.Devices*o.Tags),
