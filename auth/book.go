@@ -17,8 +17,11 @@ type Book struct {
 	log     *slog.Logger
 	records Records
 	hash    *hasher
-	metrics *metrics
-	nobody  *entry // whom a sign-in of an unknown id is compared with
+	key     []byte // of hash
+	// unsealed: something was stored without a vault
+	unsealed bool
+	metrics  *metrics
+	nobody   *entry // whom a sign-in of an unknown id is compared with
 
 	passwords *passwords
 	lock      *lockout
@@ -60,7 +63,7 @@ func Open(store Records, o Options) (*Book, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.hash = newHasher(key)
+	b.key, b.hash = key, newHasher(key)
 	if b.metrics, err = newMetrics(o.Registry); err != nil {
 		return nil, fmt.Errorf("auth: metrics: %w", err)
 	}
@@ -70,6 +73,10 @@ func Open(store Records, o Options) (*Book, error) {
 	b.metrics.sessions.Set(float64(len(b.sessions)))
 	head := b.audit.now()
 	b.metrics.auditBytes.Set(float64(head.Bytes))
+	if err := b.sealOld(); err != nil {
+		b.metrics.release()
+		return nil, err
+	}
 	b.setUp.prepare(o.Random, b.hasAdmin())
 	b.log.Info("opened", "clients", len(b.clients), "tokens", len(b.tokens), "users", len(b.users), "audit_last", head.Last, "audit_hash", head.Hash)
 	return b, nil
@@ -176,9 +183,9 @@ func (b *Book) readKey() ([]byte, error) {
 	if err := decode(keyRecord, value, &r); err != nil {
 		return nil, err
 	}
-	if r.Seal != "" {
-		return nil, fmt.Errorf("auth: record %q is sealed by %s, which this program cannot open: start the newer program",
-			keyRecord, shown(r.Seal))
+	b.unsealed = b.unsealed || r.Seal == ""
+	if r.Key, err = b.openSealed(r.Seal, keyRecord, r.Key); err != nil {
+		return nil, err
 	}
 	if len(r.Key) != keySize {
 		return nil, damaged(keyRecord, fmt.Errorf("the key has %d bytes instead of %d", len(r.Key), keySize))
@@ -193,7 +200,7 @@ func (b *Book) makeKey() ([]byte, error) {
 	}
 	key := make([]byte, keySize)
 	b.o.Random(key)
-	op, err := set(keyRecord, boxKey{Version: recordVersion, Key: key})
+	op, err := b.keyOp(nil, key)
 	if err != nil {
 		return nil, err
 	}

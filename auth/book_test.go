@@ -103,10 +103,11 @@ func TestOpenRefuses(t *testing.T) {
 		name, key, value string // value "" deletes
 		message          string
 	}{
-		{"newer client", "auth/client/dev1", strings.Replace(client, `"version":1`, `"version":2`, 1), `"auth/client/dev1" has version 2, this program knows up to 1: start the newer`},
+		{"newer client", "auth/client/dev1", strings.Replace(client, `"version":1`, `"version":3`, 1), `"auth/client/dev1" has version 3, this program knows up to 2: start the newer`},
 		{"newer token", "auth/token/abc", `{"version":3,"other":[]}`, `"auth/token/abc" has version 3`},
 		{"newer key", "auth/key", `{"version":9}`, `"auth/key" has version 9`},
 		{"sealed key", "auth/key", `{"version":1,"seal":"file","key":"AAAA"}`, `is sealed by "file"`},
+		{"key sealed by a vault", "auth/key", `{"version":1,"seal":"vault","key":"AAAA"}`, `name it with auth.keyFile`},
 		{"short key", "auth/key", `{"version":1,"key":"AAAA"}`, "the key has 3 bytes"},
 		{"no key but clients", "auth/key", "", `"auth/key" is missing while 2 clients and tokens need it`},
 		{"not JSON", "auth/client/dev1", "{", "is damaged"},

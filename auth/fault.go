@@ -19,6 +19,7 @@ var (
 	ErrLastAdmin   = errors.New("auth: this is the last administrator: make another one first")
 	ErrBusy        = errors.New("auth: too many passwords are being checked: try again in a moment")
 	ErrCredentials = errors.New("auth: the user is unknown or disabled, or the password is wrong")
+	ErrNoVault     = errors.New("auth: there is no key file")
 	ErrSetUpDone   = errors.New("auth: the box is set up already")
 	ErrSetUpToken  = errors.New("auth: this is not the token of the set-up link")
 )

@@ -55,6 +55,11 @@ type Options struct {
 		MaxBytes int64 `koanf:"maxBytes"`
 	} `koanf:"audit"`
 
+	// KeyFile is where the master key is; "": in the data folder. Read by cmd, which opens the Vault.
+	KeyFile string `koanf:"keyFile"`
+	// Vault seals keys at rest; nil: they are stored as they are.
+	Vault *Vault `koanf:"-"`
+
 	// Changed is called after a client's rules, secret or enabled flag changed or the client was deleted, when the change is
 	// durable and visible, in the goroutine of the change and outside all locks. It must not block for long. May be nil.
 	Changed func(id string) `koanf:"-"`

@@ -17,8 +17,8 @@ const (
 	recordVersion = 1
 )
 
-// boxKey is the record of the key of all hashes. Seal names how Key is protected at rest: "" is not at all; sealing by a key
-// file comes with the encryption of secrets and takes this field.
+// boxKey is the record of the key of all hashes. Seal names how Key is protected at rest: "" is not at all, "vault" by the data
+// keys of the vault.
 type boxKey struct {
 	Version int    `json:"version"`
 	Seal    string `json:"seal"`
@@ -72,9 +72,9 @@ func decode(key string, value []byte, record any) error {
 	err := json.Unmarshal(value, &head)
 	if err == nil {
 		switch {
-		case head.Version > recordVersion:
+		case head.Version > sealedVersion:
 			return fmt.Errorf("auth: record %q has version %d, this program knows up to %d: start the newer program or restore an older backup",
-				key, head.Version, recordVersion)
+				key, head.Version, sealedVersion)
 		case head.Version < 1:
 			err = errors.New("it has no version")
 		default:

@@ -25,6 +25,7 @@ type signingRecord struct {
 	Version int       `json:"version"`
 	KID     string    `json:"kid"`
 	Seed    []byte    `json:"seed"`
+	Seal    string    `json:"seal,omitempty"` // as of boxKey; in memory Seed is plain
 	Created time.Time `json:"created"`
 	// Retired is when a newer key took over; zero: this one signs.
 	Retired time.Time `json:"retired"`
@@ -58,7 +59,15 @@ func (b *Book) readSigning() error {
 		switch {
 		case signingPrefix+r.KID != key:
 			return damaged(key, fmt.Errorf("it names key %s", shown(r.KID)))
-		case len(r.Seed) != ed25519.SeedSize:
+		}
+		var err error
+		if b.unsealed = b.unsealed || r.Seal == ""; r.Seal != "" {
+			if r.Seed, err = b.openSealed(r.Seal, key, r.Seed); err != nil {
+				return err
+			}
+			r.Seal = ""
+		}
+		if len(r.Seed) != ed25519.SeedSize {
 			return damaged(key, fmt.Errorf("its seed has %d bytes", len(r.Seed)))
 		}
 		b.signing[r.KID] = &signingKey{r, ed25519.NewKeyFromSeed(r.Seed)}
@@ -142,7 +151,7 @@ func (b *Book) rotateSigning(by Actor, why string) (*signingKey, error) {
 	keys := map[string]*signingKey{fresh.KID: fresh}
 	var ops []kv.Op
 	put := func(k *signingKey) error {
-		op, err := set(signingPrefix+k.KID, k.signingRecord)
+		op, err := b.signingOp(nil, k)
 		ops = append(ops, op)
 		return err
 	}

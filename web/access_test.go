@@ -41,6 +41,9 @@ var access = []struct {
 	{"DELETE", "/users/{name}", "", auth.RoleAdmin, false, false, false},
 	{"GET", "/audit", "", auth.RoleAdmin, false, false, false},
 	{"GET", "/audit/verify", "", auth.RoleAdmin, false, false, false},
+	{"GET", "/keys", "", auth.RoleAdmin, false, false, false},
+	{"POST", "/keys/rotate", `{"key":"signing"}`, auth.RoleAdmin, false, false, false},
+	{"DELETE", "/keys/signing/{kid}", "", auth.RoleAdmin, false, false, false},
 	{"GET", "/clients", "", auth.RoleAdmin, false, false, false},
 	{"POST", "/clients", `{"id":"p9"}`, auth.RoleAdmin, false, false, false},
 	{"POST", "/clients/bulk", `{"id":"p8"}`, auth.RoleAdmin, false, false, false},
@@ -72,7 +75,7 @@ var access = []struct {
 
 // askFor is a call of a row by nobody, on something that is not there.
 func (b *box) askFor(method, path, body string) *ask {
-	a := b.call("", method, strings.NewReplacer("{id}", "nobody", "{name}", "nobody").Replace(path))
+	a := b.call("", method, strings.NewReplacer("{id}", "nobody", "{name}", "nobody", "{kid}", "nobody").Replace(path))
 	a.body = strings.Replace(body, "{setup}", b.book.SetUpToken(), 1)
 	return a
 }

@@ -102,6 +102,7 @@ var errorRows = []struct {
 	{auth.ErrLastAdmin, 409, 0, "last_admin", "this is the last administrator who can sign in", "make another administrator first"},
 	{auth.ErrBusy, 503, 1, "busy", "too many passwords are being checked at once", "try again in a second"},
 	{auth.ErrCredentials, 401, 0, "bad_credentials", "the user is unknown or disabled, or the password is wrong", "check name and password; an administrator can set a new one"},
+	{auth.ErrNoVault, 409, 0, "no_key_file", "the box has no key file", "name one with auth.keyFile and start the box anew"},
 	{auth.ErrSetUpDone, 404, 0, "set_up_done", "the box is set up already", "sign in"},
 	{auth.ErrSetUpToken, 403, 0, "wrong_token", "this is not the token of the box's set-up link", "take the link that `millrace serve` printed at its last start"},
 	{auth.ErrClosed, 503, 5, "stopping", "the box is stopping; nothing was changed", "send again when it is back"},

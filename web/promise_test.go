@@ -21,7 +21,7 @@ func TestDocumentNamesEveryStatus(t *testing.T) {
 	for _, route := range access {
 		path, query, _ := strings.Cut(route.path, "?")
 		target := func(id string) string {
-			p := strings.NewReplacer("{id}", id, "{name}", id).Replace(path)
+			p := strings.NewReplacer("{id}", id, "{name}", id, "{kid}", id).Replace(path)
 			if query != "" {
 				p += "?" + query
 			}
@@ -59,7 +59,7 @@ func TestDocumentNamesEveryStatus(t *testing.T) {
 			"", " ", "null", "[]", "{}", "1", `"`, `{"`, `{"id":`, "\xff", "{\"description\":\"\xff\"}", "{\"name\":\"\xff\"}", `{"id":"x","id":"y"}`, `{"schema":{"min":1,"min":2}}`,
 			`{"name":"x","role":"emperor"}`, `{"topic":""}`, `{"secret":"short"}`, `{"secret":"s","secret":"t"}`, `{"id":"no spaces"}`, `{"id":"there"}`, `{"retention":"8d"}`, `{"enabled":null}`,
 			`{"username":"admin","password":"wrong"}`, `{"token":"x","password":"seven blue presses"}`, `{"name":"admin","role":"viewer","password":"seven blue presses"}`,
-			`{"name":"short","role":"viewer","password":"short"}`, `{"dir":"busy"}`, `{"dir":"full"}`, `{"unheard-of":1}`, strings.Repeat("[", 20_000), `{"description":"` + strings.Repeat("x", 17<<20) + `"}`,
+			`{"name":"short","role":"viewer","password":"short"}`, `{"dir":"busy"}`, `{"dir":"full"}`, `{"key":"master"}`, `{"unheard-of":1}`, strings.Repeat("[", 20_000), `{"description":"` + strings.Repeat("x", 17<<20) + `"}`,
 		} {
 			if route.body == "" && route.method == http.MethodGet {
 				break
@@ -113,6 +113,9 @@ func TestDocumentNamesEveryStatus(t *testing.T) {
 			id, _, err := b.book.AddToken("spare", auth.RoleViewer, 0)
 			must(t, err)
 			last = id
+		case strings.HasPrefix(path, "/keys/signing/"):
+			must(t, b.book.RotateSigning())
+			last = b.book.PublicKeys()[0].KID
 		case strings.HasPrefix(path, "/broker"):
 			last = "a%2Fb%20c"
 		}

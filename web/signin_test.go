@@ -220,6 +220,9 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			made, _, err := b.book.MakeToken(auth.NewToken{Name: "x", Role: auth.RoleViewer})
 			must(t, err)
 			id = made.ID
+		case strings.HasPrefix(route.path, "/keys/signing/"):
+			must(t, b.book.RotateSigning())
+			id = b.book.PublicKeys()[0].KID
 		case strings.HasPrefix(route.path, "/broker"):
 			id = "a%2Fb%20c"
 		}
@@ -240,7 +243,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		}
 		root := b.signedIn("root", auth.RoleAdmin)
 		before, _ := b.book.Verify()
-		a := b.call("", route.method, strings.NewReplacer("{id}", id, "{name}", id).Replace(route.path)).session(root)
+		a := b.call("", route.method, strings.NewReplacer("{id}", id, "{name}", id, "{kid}", id).Replace(route.path)).session(root)
 		if a.body = body; body != "" {
 			a.with("Content-Type", "application/json")
 		}

@@ -30,7 +30,7 @@ func checks() []backup.Part {
 }
 
 // loose are the single files of a data folder that belong into a backup, where they are there.
-var loose = []string{}
+var loose = []string{"secrets/key"}
 
 type backupCreate struct {
 	Dir      string `arg:"" help:"The new folder; the folder it lies in exists. With --url a plain name below backup.root."`

@@ -81,6 +81,13 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 
 	a := c.Auth
 	a.Workspaces, a.Namespace, a.Log, a.Registry = u.Workspaces, u.Namespace, log, reg
+	keys := &auth.FileKeys{Path: c.keyFile()}
+	if a.Vault, err = auth.OpenVault(b.records, keys, a.Random); err != nil {
+		return b, err
+	}
+	if keys.Loose() {
+		log.Warn("everybody on this machine may read the key file: chmod o= it", "part", "auth", "file", keys.Path)
+	}
 	if b.book, err = auth.Open(b.records, a); err != nil {
 		return b, err
 	}
@@ -113,9 +120,17 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 
 func (b *box) socket() string { return filepath.Join(b.config.Data, "admin.sock") }
 
+// keyFile is where the master key is: unless named, in the data folder.
+func (c *Config) keyFile() string {
+	if c.Auth.KeyFile != "" {
+		return c.Auth.KeyFile
+	}
+	return filepath.Join(c.Data, "secrets", "key")
+}
+
 // oursInData are names that a data folder may hold. One of the first two makes it ours; the others may be there before
 // the first start.
-var oursInData = []string{"historian", "records", "admin.sock", "config.yaml", "lost+found"}
+var oursInData = []string{"historian", "records", "admin.sock", "config.yaml", "secrets", "lost+found"}
 
 // startReserve is what must be free to open the stores beside what replay of their logs may write. Pebble retries a
 // flush that finds no room for ever, so a start on a full disk would neither succeed nor end.

@@ -29,6 +29,7 @@ type cli struct {
 	Token_ tokenCommand      `cmd:"" name:"token" help:"Personal access tokens for --url."`
 	Status statusCommand     `cmd:"" help:"How the box is; exit 1 unless it is ready."`
 	Backup backupCommand     `cmd:"" help:"Back up a box while it runs, check a backup, restore one."`
+	Key    keyCommand        `cmd:"" help:"Keys that seal secrets at rest and sign access tokens."`
 	Audit  auditCommand      `cmd:"" help:"Who changed what, and who signed in."`
 	Perf   perfCommand       `cmd:"" help:"Measure a box: load, latency, bytes, and what survives kill -9."`
 	Ver    versionCommand    `cmd:"" name:"version" help:"Print the version."`

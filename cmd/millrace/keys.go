@@ -41,6 +41,7 @@ var keyWhy = []struct{ path, why string }{
 	{"auth.session.idle", "a person's session that makes no call for so long ends"},
 	{"auth.session.maxAge", "a person's session ends after that in any case"},
 	{"auth.audit.maxBytes", "size of the audit log; above, its oldest entries go"},
+	{"auth.keyFile", "file of the master key that seals secrets at rest; empty: secrets/key in the data folder, which a backup holds, too"},
 	{"web.address", "REST, status page and /metrics; host:port"},
 	{"web.ui", "serve the pages at /"},
 	{"web.metrics", "serve /metrics: open on loopback, elsewhere with a token"},

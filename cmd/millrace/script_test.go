@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 //	secret NAME   adds a client allowed everything, sets $SECRET
 //	occupy        takes a port for the rest of the script, sets $PORT
 //	oneline FILE  the file holds exactly one line
+//	mode FILE BITS the file has that mode
 //	damage GLOB   overwrites the end of every file that matches
 func TestScripts(t *testing.T) {
 	if _, err := exec.LookPath("mosquitto_pub"); err != nil {
@@ -43,7 +45,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"box": cmdBox, "stop": cmdStop, "kill9": cmdKill, "secret": cmdSecret, "occupy": cmdOccupy, "oneline": cmdOneLine, "setup-link": cmdSetUpLink, "damage": cmdDamage,
+			"box": cmdBox, "stop": cmdStop, "kill9": cmdKill, "secret": cmdSecret, "occupy": cmdOccupy, "oneline": cmdOneLine, "setup-link": cmdSetUpLink, "mode": cmdMode, "damage": cmdDamage,
 		}})
 }
 
@@ -69,7 +71,7 @@ func of(ts *testscript.TestScript) *boxes { return ts.Value("boxes").(*boxes) }
 
 func environ(ts *testscript.TestScript) []string {
 	env := []string{"PATH=" + ts.Getenv("PATH"), "HOME=" + ts.Getenv("HOME"), "TMPDIR=" + ts.Getenv("TMPDIR")}
-	for _, key := range []string{"MILLRACE_DATA", "MILLRACE_BROKER_ADDRESS", "MILLRACE_BROKER_PROFILE", "MILLRACE_WEB_ADDRESS", "MILLRACE_HISTORIAN_MINFREESPACE", "MILLRACE_HISTORIAN_PEBBLE_SYNCWRITES", "MILLRACE_ADMIN_PASSWORD"} {
+	for _, key := range []string{"MILLRACE_DATA", "MILLRACE_BROKER_ADDRESS", "MILLRACE_BROKER_PROFILE", "MILLRACE_WEB_ADDRESS", "MILLRACE_HISTORIAN_MINFREESPACE", "MILLRACE_HISTORIAN_PEBBLE_SYNCWRITES", "MILLRACE_ADMIN_PASSWORD", "MILLRACE_AUTH_KEYFILE"} {
 		if v := ts.Getenv(key); v != "" {
 			env = append(env, key+"="+v)
 		}
@@ -189,6 +191,14 @@ func cmdOneLine(ts *testscript.TestScript, neg bool, args []string) {
 	text := ts.ReadFile(args[0])
 	if n := strings.Count(text, "\n"); n != 1 || strings.TrimSpace(text) == "" {
 		ts.Fatalf("%s holds %d lines:\n%s", args[0], n, text)
+	}
+}
+
+func cmdMode(ts *testscript.TestScript, neg bool, args []string) {
+	info, err := os.Stat(ts.MkAbs(args[0]))
+	ts.Check(err)
+	if got := fmt.Sprintf("%04o", info.Mode().Perm()); got != args[1] {
+		ts.Fatalf("%s has mode %s, want %s", args[0], got, args[1])
 	}
 }
 
