@@ -368,7 +368,7 @@ func TestF28TornLog(t *testing.T) {
 	}
 	// A copy of a running box is what a power cut leaves.
 	torn := filepath.Join(t.TempDir(), "copy")
-	for _, part := range []string{"historian", "records"} {
+	for _, part := range []string{"historian", "records", "secrets"} {
 		if err := os.CopyFS(filepath.Join(torn, part), os.DirFS(filepath.Join(dir, part))); err != nil {
 			t.Fatal(err)
 		}
