@@ -145,3 +145,16 @@ func BenchmarkSubscribe(b *testing.B) {
 		})
 	}
 }
+
+// The first publish to a topic after a subscription somewhere: finding a thousand who listen by one filter.
+func BenchmarkMatchMany(b *testing.B) {
+	x := open(b, setting{})
+	for i := range 1000 {
+		c := dial(b, x.Addr(), hello{id: fmt.Sprint(i), user: "sub"})
+		c.mustSub(0, "#")
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		x.MatchAnew(full("line1/temp"))
+	}
+}

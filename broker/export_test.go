@@ -58,6 +58,12 @@ func ParsePublish(flags byte, body []byte, version byte) (p ParsedPublish, code 
 	return ParsedPublish{q.topic, q.payload, q.response, q.correlation, q.id, q.alias, q.qos, q.retain}, code
 }
 
+// MatchAnew finds who listens to a stored topic, as if nobody had asked before.
+func (b *Broker) MatchAnew(topic string) int {
+	name := b.o.Namespace.Parse(topic, "")
+	return len(b.index.match(topic, &name).receivers)
+}
+
 // IndexSize counts the subscriptions and branches in the tree of filters.
 func (b *Broker) IndexSize() (n int) {
 	b.index.mu.RLock()

@@ -224,9 +224,10 @@ func (w *walk) take(n *node) {
 	for _, g := range n.groups {
 		w.groups = append(w.groups, g.receivers())
 	}
+	before := len(w.receivers) // a session has one subscription to a filter: only those of other filters can be it
 next:
 	for _, s := range n.subs {
-		for _, r := range w.receivers {
+		for _, r := range w.receivers[:before] {
 			if r.session == s.session {
 				r.subs = append(r.subs, s)
 				continue next

@@ -54,7 +54,8 @@ type session struct {
 
 	lastN    atomic.Uint64 // of queue rows
 	dropped  dropCounts
-	lastLost atomic.Int64 // ns, when a full queue last lost a message; 0 = never
+	losing   uint32       // messages in a row that a full queue had to make room for
+	lastLost atomic.Int64 // ns, when a full queue last lost a message, give or take lookEvery; 0 = never
 }
 
 // defaultWindow is for clients that name no Receive Maximum, maxWindow for those that name a huge one.
@@ -62,6 +63,7 @@ const (
 	defaultWindow = 100
 	maxWindow     = 1000
 	loadPortion   = 256 // payloads read back at once
+	lookEvery     = 16  // losses in a row for each look at the clock, which costs as much as the loss
 )
 
 // principal is who the session acts for.
@@ -82,11 +84,17 @@ func (s *session) enqueue(d delivery) {
 		}
 		return
 	}
-	lost := 0
+	lost, look := 0, false
 	for s.queue.n > 0 && (s.queue.n >= l.MaxSubscriberQueue || s.queue.bytes+d.weight > l.MaxSubscriberQueueBytes) {
 		s.settle(s.queue.front())
 		s.queue.pop()
 		lost++
+	}
+	if lost == 0 {
+		s.losing = 0
+	} else {
+		look = s.losing%lookEvery == 0
+		s.losing++
 	}
 	if c == nil {
 		d.spill()
@@ -96,6 +104,9 @@ func (s *session) enqueue(d delivery) {
 	s.mu.Unlock()
 	if lost > 0 {
 		s.drop(dropQueueFull, lost)
+		if look {
+			s.tooSlow()
+		}
 	}
 	if first && c != nil {
 		c.out.wakeLive()

@@ -87,18 +87,18 @@ func (d *dropCounts) shown() (sum uint64, by map[string]uint64) {
 	return sum, by
 }
 
-// drop counts messages that this session does not get. The first loss of a minute to a full queue is logged by name.
+// drop counts messages that this session does not get.
 func (s *session) drop(why dropReason, n int) {
 	s.dropped[why].Add(uint64(n))
 	s.b.metrics.dropped[why].Add(uint64(n))
-	client := s.owner
-	s.b.drops.of(client)[why].Add(uint64(n))
-	if why != dropQueueFull {
-		return
-	}
+	s.b.drops.of(s.owner)[why].Add(uint64(n))
+}
+
+// tooSlow notes that a full queue loses messages; the first loss of a minute is logged by name.
+func (s *session) tooSlow() {
 	now := s.b.now().UnixNano()
 	if last := s.lastLost.Swap(now); last == 0 || now-last > int64(slowFor) {
-		s.b.log.Warn("a subscriber is too slow: its queue is full and loses the oldest", "client", client, "mqtt_id", s.id)
+		s.b.log.Warn("a subscriber is too slow: its queue is full and loses the oldest", "client", s.owner, "mqtt_id", s.id)
 	}
 }
 
