@@ -33,9 +33,10 @@ func (w *Web) addHealth(mux *http.ServeMux) {
 	})
 	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, _ *http.Request) {
 		answer := struct {
-			Ready   bool     `json:"ready"`
-			Reasons []string `json:"reasons"`
-		}{Reasons: w.reasons()}
+			Ready    bool     `json:"ready"`
+			Reasons  []string `json:"reasons"`
+			Warnings []string `json:"warnings,omitempty"` // of a ready box too
+		}{Reasons: w.reasons(), Warnings: w.parts.Warnings}
 		answer.Ready = len(answer.Reasons) == 0
 		text, err := json.Marshal(answer)
 		if err != nil {

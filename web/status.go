@@ -13,6 +13,7 @@ import (
 type Status struct {
 	State      string            `json:"state" enum:"ready,starting,not_taking_values" doc:"One word for the whole box"`
 	Reasons    []string          `json:"reasons" doc:"Why the state is not ready: starting, disk_low, fsync, stalled"`
+	Warnings   []string          `json:"warnings,omitempty" doc:"What is out of the ordinary for as long as the box runs, such as a profile that lets everybody in"`
 	Version    string            `json:"version" doc:"Version of the box"`
 	Now        time.Time         `json:"now" doc:"The box's clock"`
 	Started    time.Time         `json:"started" doc:"Start of the box"`
@@ -72,7 +73,7 @@ func (w *Web) readStatus() Status {
 	now := w.now()
 	store := w.parts.State()
 	s := Status{
-		State: "ready", Reasons: w.reasons(),
+		State: "ready", Reasons: w.reasons(), Warnings: w.parts.Warnings,
 		Version: w.parts.Version, Now: now.UTC().Truncate(time.Millisecond), Started: w.parts.Started.UTC(),
 		UptimeS: int64(now.Sub(w.parts.Started).Seconds()), Topics: store.Series,
 		Historian: historianStatus(store),

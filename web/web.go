@@ -101,6 +101,7 @@ type Parts struct {
 	Stream   *StreamRoute // WebSocket connections handed on; nil = none
 	Socket   string       // path of the admin socket; "" = none
 	Version  string
+	Warnings []string // what is out of the ordinary about this box for as long as it runs, for /readyz and the status
 	Started  time.Time
 	Gatherer prometheus.Gatherer   // what /metrics shows; nil = nothing
 	Registry prometheus.Registerer // where web's own metrics go; nil = a private registry

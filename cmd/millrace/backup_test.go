@@ -35,9 +35,9 @@ func quiet(data string) []string {
 	return append(os.Environ(), "MILLRACE_DATA="+data, "MILLRACE_BROKER_ADDRESS=127.0.0.1:0", "MILLRACE_WEB_ADDRESS=127.0.0.1:0", "MILLRACE_HISTORIAN_MINFREESPACE=0", "MILLRACE_UNS_INGRESS_PERCLIENTRATEPERSEC=0")
 }
 
-func serve(t testing.TB, data string) *process {
+func serve(t testing.TB, data string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, data: data, cmd: exec.Command("millrace", "serve")}
+	p := &process{t: t, data: data, cmd: exec.Command("millrace", append([]string{"serve"}, args...)...)}
 	p.cmd.Env = quiet(data)
 	p.cmd.Stderr = &p.told
 	out, err := p.cmd.StdoutPipe()

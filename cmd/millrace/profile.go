@@ -26,3 +26,11 @@ func (c *Config) guestFault() error {
 	}
 	return nil
 }
+
+// warnings are what /readyz and the status say for as long as the box runs.
+func (c *Config) warnings() []string {
+	if c.Broker.Profile == broker.ProfileConformance {
+		return []string{"broker.profile is conformance: everybody on this machine is let in, for public test suites only"}
+	}
+	return nil
+}

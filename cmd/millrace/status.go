@@ -45,6 +45,9 @@ func (statusCommand) Run(ctx context.Context, con console, g *globals) error {
 func showStatus(con console, s web.Status) error {
 	w := tabwriter.NewWriter(con.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "state\t%s\n", s.State)
+	for _, warning := range s.Warnings {
+		fmt.Fprintf(w, "warning\t%s\n", warning)
+	}
 	fmt.Fprintf(w, "version\t%s\n", s.Version)
 	fmt.Fprintf(w, "up\t%s\n", leftText(time.Duration(s.UptimeS)*time.Second))
 	fmt.Fprintf(w, "connections\t%d\n", s.Broker.Connections)
