@@ -14,6 +14,8 @@ const (
 	pathCursor   byte = 'p' // the last path of a page
 	sampleCursor byte = 's' // history goes on within a topic
 	topicCursor  byte = 't' // history goes on after a topic
+	bucketCursor byte = 'b' // aggregates go on within a topic
+	afterCursor  byte = 'a' // aggregates go on after a topic
 )
 
 var errCursor = invalid("cursor", "the cursor is not one that this call gave out", "send the `next` of the page before, unchanged, with the same parameters")
@@ -59,15 +61,21 @@ func openPath(cursor string) (string, error) {
 // place is where the next page of history starts. It carries the window, so that `now` and `-6h` keep the
 // meaning they had on the first page.
 type place struct {
-	from, to int64
-	desc     bool
-	path     string
-	after    *historian.Cursor // nil: behind the whole topic
+	from, to   int64
+	desc       bool
+	aggregated bool
+	path       string
+	after      *historian.Cursor // nil: behind the whole topic; of aggregates Time is where the next bucket begins
 }
 
 func (p place) seal() string {
 	kind := topicCursor
-	if p.after != nil {
+	switch {
+	case p.aggregated && p.after != nil:
+		kind = bucketCursor
+	case p.aggregated:
+		kind = afterCursor
+	case p.after != nil:
 		kind = sampleCursor
 	}
 	b := []byte{kind, 0}
@@ -84,23 +92,25 @@ func (p place) seal() string {
 }
 
 func openPlace(cursor string) (place, error) {
-	kind, b, err := openCursor(cursor, string([]byte{sampleCursor, topicCursor}))
+	kind, b, err := openCursor(cursor, string([]byte{sampleCursor, topicCursor, bucketCursor, afterCursor}))
 	if err != nil {
 		return place{}, err
 	}
 	need := 17
-	if kind == sampleCursor {
+	within := kind == sampleCursor || kind == bucketCursor
+	if within {
 		need += 12
 	}
 	if len(b) <= need || b[0] > 1 {
 		return place{}, errCursor
 	}
 	p := place{
-		desc: b[0] == 1,
-		from: int64(binary.BigEndian.Uint64(b[1:])),
-		to:   int64(binary.BigEndian.Uint64(b[9:])),
+		desc:       b[0] == 1,
+		aggregated: kind == bucketCursor || kind == afterCursor,
+		from:       int64(binary.BigEndian.Uint64(b[1:])),
+		to:         int64(binary.BigEndian.Uint64(b[9:])),
 	}
-	if kind == sampleCursor {
+	if within {
 		p.after = &historian.Cursor{Time: int64(binary.BigEndian.Uint64(b[17:])), Ord: binary.BigEndian.Uint32(b[25:])}
 	}
 	p.path = string(b[need:])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"millrace/auth"
@@ -31,10 +32,19 @@ type HistoryPage struct {
 // HistoryTopic documents the columns of one topic: entry i of t, v and q belong together.
 type HistoryTopic struct {
 	Topic      string   `json:"topic" doc:"Path within the workspace"`
-	Resolution string   `json:"resolution" enum:"raw" doc:"raw: every value as it was stored"`
-	T          []any    `json:"t" doc:"Times: milliseconds since 1970, or RFC 3339 text where the topic has finer ones"`
-	V          []any    `json:"v" doc:"Values, digit for digit"`
-	Q          []string `json:"q" doc:"Qualities: good, uncertain, bad"`
+	Resolution string   `json:"resolution" doc:"raw: every value as it was stored; with agg what was given as every, or window"`
+	T          []any    `json:"t" doc:"Times: milliseconds since 1970, or RFC 3339 text where the topic has finer ones. With agg: where the buckets begin"`
+	V          []any    `json:"v,omitempty" doc:"Values, digit for digit; not with agg"`
+	Q          []string `json:"q,omitempty" doc:"Qualities: good, uncertain, bad; not with agg"`
+	Avg        []any    `json:"avg,omitempty" doc:"Mean of the numbers of each bucket; null where there is none, as in all that follow"`
+	Min        []any    `json:"min,omitempty" doc:"Least number, digit for digit"`
+	Max        []any    `json:"max,omitempty" doc:"Greatest number"`
+	Sum        []any    `json:"sum,omitempty" doc:"Sum, exact for decimals"`
+	Count      []any    `json:"count,omitempty" doc:"How many values, bad ones too"`
+	First      []any    `json:"first,omitempty" doc:"First value that is not bad"`
+	Last       []any    `json:"last,omitempty" doc:"Last value that is not bad"`
+	TWA        []any    `json:"twa,omitempty" doc:"Mean weighted by how long each number stood"`
+	Good       []any    `json:"good,omitempty" doc:"Percent of values of good quality"`
 }
 
 type historyIn struct {
@@ -46,12 +56,8 @@ type historyIn struct {
 	Limit  int      `query:"limit" doc:"Values on one page, over all topics; a page of large values may end earlier" default:"10000" minimum:"1" maximum:"100000"`
 	Cursor string   `query:"cursor" doc:"The next of the page before; it keeps from and to of the first page" maxLength:"8192"`
 	Order  string   `query:"order" enum:"asc,desc" default:"asc" doc:"By time within a topic"`
-	Format string   `query:"format" enum:"json,ndjson,csv" default:"json" doc:"csv and ndjson: topic, timestamp, value, quality"`
-	Agg    string   `query:"agg" doc:"Not available yet" maxLength:"256"`
-	Every  string   `query:"every" doc:"Not available yet" maxLength:"32"`
-	Fill   string   `query:"fill" doc:"Not available yet" maxLength:"32"`
-	TZ     string   `query:"tz" doc:"Not available yet" maxLength:"64"`
-	Offset string   `query:"offset" doc:"Not available yet" maxLength:"32"`
+	Format string   `query:"format" enum:"json,ndjson,csv" default:"json" doc:"csv and ndjson: topic, timestamp, value, quality; with agg topic, timestamp and the functions"`
+	AggregateParams
 }
 
 // historyOut streams its text, so that the pooled sheet goes back once it is written.
@@ -66,15 +72,19 @@ type span struct {
 	more      bool // topics beyond the list wait for the next page
 	place
 	limit int
+	grouping
 }
 
 func (w *Web) addHistory() {
 	layouts := map[string]layout{"json": columns{}, "ndjson": lines{}, "csv": table{}}
+	forms := map[string]form{"json": columnForm{}, "ndjson": lineForm{}, "csv": tableForm{}}
 	pool := &sheets{}
 	register(w, route{method: http.MethodGet, path: "/uns/history", id: "get-history", tag: "UNS",
 		rule: rule{role: auth.RoleViewer, clients: true}, missing: true, summary: "Read stored values",
 		doc: "Every value of the window in order of time, values of one time in order of arrival. Give several `topic` or one `filter`. " +
-			"Following `next` to the end gives the whole, also while values arrive.",
+			"Following `next` to the end gives the whole, also while values arrive. With `agg` the window is cut into buckets and each function " +
+			"gives one number a bucket: bad values count in count and good only, uncertain ones like good ones, booleans are 0 and 1, and text " +
+			"and structures have count, first and last.",
 		gives: map[string]any{"application/json": HistoryPage{}, "application/x-ndjson": nil, "text/csv": nil}},
 		func(ctx context.Context, c *caller, in *historyIn) (*historyOut, error) {
 			ask, err := w.parseHistory(c, in)
@@ -85,16 +95,21 @@ func (w *Web) addHistory() {
 				return nil, err
 			}
 			defer w.reads.leave()
-			form := layouts[in.Format]
+			layout := layouts[in.Format]
 			s := pool.get()
-			next, err := w.writeHistory(ctx, s, form, ask)
+			var next string
+			if ask.functions == nil {
+				next, err = w.writeHistory(ctx, s, layout, ask)
+			} else {
+				next, err = w.writeAggregates(ctx, s, forms[in.Format], ask)
+			}
 			if err != nil {
 				pool.put(s)
 				return nil, err
 			}
 			return &historyOut{Body: func(ctx huma.Context) {
 				defer pool.put(s)
-				ctx.SetHeader("Content-Type", form.contentType())
+				ctx.SetHeader("Content-Type", layout.contentType())
 				if next != "" {
 					ctx.SetHeader("Next-Cursor", next)
 				}
@@ -106,12 +121,9 @@ func (w *Web) addHistory() {
 
 // parseHistory checks a request; the answer names topics the caller may read and a window in ns.
 func (w *Web) parseHistory(c *caller, in *historyIn) (span, error) {
-	for _, later := range []struct{ field, value string }{{"agg", in.Agg}, {"every", in.Every}, {"fill", in.Fill}, {"tz", in.TZ}, {"offset", in.Offset}} {
-		if later.value != "" {
-			p := invalid(later.field, "aggregates come with a later version", "leave "+later.field+" out and read raw values")
-			p.Code, p.Type = "not_available", "urn:millrace:problem:not_available"
-			return span{}, p
-		}
+	group, err := in.grouping()
+	if err != nil {
+		return span{}, err
 	}
 	workspace, err := w.workspace(c, in.Workspace)
 	if err != nil {
@@ -120,12 +132,15 @@ func (w *Web) parseHistory(c *caller, in *historyIn) (span, error) {
 	if (len(in.Topic) == 0) == (in.Filter == "") {
 		return span{}, invalid("topic", "give either topic or filter", "as in ?topic=line1/press/temp")
 	}
-	ask := span{workspace: workspace, limit: in.Limit}
+	if group.functions != nil && in.Format == "json" && !slices.Contains(group.functions, good) {
+		group.functions = append(group.functions, good)
+	}
+	ask := span{workspace: workspace, limit: in.Limit, grouping: group}
 	if in.Cursor != "" {
 		if ask.place, err = openPlace(in.Cursor); err != nil {
 			return span{}, err
 		}
-		if ask.desc != (in.Order == "desc") {
+		if ask.desc != (in.Order == "desc") || ask.aggregated != (group.functions != nil) {
 			return span{}, errCursor
 		}
 	} else if err := ask.window(in, w.now()); err != nil {

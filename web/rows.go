@@ -1,7 +1,6 @@
 package web
 
 import (
-	"encoding/base64"
 	"strconv"
 	"sync"
 
@@ -178,17 +177,7 @@ func (table) rows(s *sheet, samples []historian.Sample, _ bool) {
 		b = append(b, s.head...)
 		b = uns.AppendTime(b, sample.Time, sample.Scale)
 		b = append(b, ',')
-		switch v := sample.Value; v.Kind {
-		case historian.Null:
-		case historian.Text:
-			b = appendField(b, v.Raw)
-		case historian.JSON:
-			b = appendField(b, v.Raw)
-		case historian.Bytes:
-			b = base64.StdEncoding.AppendEncode(b, v.Raw)
-		default:
-			b = v.AppendJSON(b)
-		}
+		b = appendCell(b, sample.Value)
 		b = append(b, ',')
 		b = append(b, sample.Quality.String()...)
 		b = append(b, '\n')

@@ -77,6 +77,8 @@ type History interface {
 	Raw(ctx context.Context, dst []historian.Sample, q historian.Query) ([]historian.Sample, *historian.Cursor, error)
 	// Latest is the newest sample of the series by time, then arrival.
 	Latest(id historian.Series) (historian.Sample, bool)
+	// Aggregate hands out the buckets of many series; calls for different series may come at once.
+	Aggregate(ctx context.Context, q historian.Aggregation, each func(i int, b *historian.Bucket) bool) error
 	// FinestScale is the finest precision ever stored in the series.
 	FinestScale(id historian.Series) uint8
 }
