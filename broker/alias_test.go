@@ -93,6 +93,7 @@ func TestMQTT_3_3_2_11(t *testing.T) {
 // Random topics through a small table: what is decoded is what was sent, also where messages are sent again, are too large
 // for the client, or would be so only with the alias they teach.
 func TestAliasesOfRandomTopics(t *testing.T) {
+	t.Parallel()
 	x := open(t, setting{})
 	random := rand.New(rand.NewPCG(1, 2))
 	const largest = 120
@@ -165,5 +166,35 @@ func TestResentWithinMaximumPacketSize(t *testing.T) {
 	}
 	if n := x.metric("millrace_broker_messages_dropped_total", "too_large"); n != 2 {
 		t.Errorf("%v dropped", n)
+	}
+}
+
+// Topics that come in turn, more than the client takes aliases for, still save something; when others take their place, those get
+// the aliases in the end.
+func TestTooFewAliasesSave(t *testing.T) {
+	x := open(t, setting{})
+	dial(t, x.Addr(), hello{id: "none", user: "sub"})
+	dial(t, x.Addr(), hello{id: "few", user: "sub", properties: []byte{0x22, 0, 10}})
+	topics := func(kind string, n int) (list []string) {
+		for i := range n {
+			list = append(list, fmt.Sprintf("plain/%s/a/long/name/of/topic/%02d", kind, i))
+		}
+		return list
+	}
+	without, fill := x.NewFiller("none", "x", topics("first", 50)...), x.NewFiller("few", "x", topics("first", 50)...)
+	plain, octets := 0, 0
+	for range 40 {
+		plain += without.Fill()
+		octets += fill.Fill()
+	}
+	if octets > plain*90/100 {
+		t.Errorf("%d octets, %d without aliases", octets, plain)
+	}
+	other := x.NewFiller("few", "x", topics("other", 10)...)
+	for range 100 {
+		octets = other.Fill()
+	}
+	if want := x.NewFiller("none", "x", topics("other", 10)...).Fill() * 60 / 100; octets > want {
+		t.Errorf("%d octets of ten topics that came a hundred times, at most %d", octets, want)
 	}
 }

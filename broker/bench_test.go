@@ -158,3 +158,28 @@ func BenchmarkMatchMany(b *testing.B) {
 		x.MatchAnew(full("line1/temp"))
 	}
 }
+
+// What it costs to encode a delivery, to clients that take so many topic aliases: none, enough, too few.
+func BenchmarkDeliver(b *testing.B) {
+	topics := make([]string, 50)
+	for i := range topics {
+		topics[i] = full(fmt.Sprintf("line%d/machine%d/spindle/temperature", i%5, i))
+	}
+	for _, most := range []byte{0, 64, 10} {
+		b.Run(fmt.Sprint("aliases=", most), func(b *testing.B) {
+			x := open(b, setting{})
+			dial(b, x.Addr(), hello{id: "s", user: "sub", properties: []byte{0x22, 0, most}}).mustSub(0, "none")
+			f := x.NewFiller("s", `{"value":21.5,"timestamp":"2026-12-01T12:00:00.000Z","quality":"good"}`, topics...)
+			f.Fill()
+			f.Fill()
+			octets, n := 0, 0
+			b.ReportAllocs()
+			for b.Loop() {
+				octets += f.Fill()
+				n += len(topics)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/message")
+			b.ReportMetric(float64(octets)/float64(n), "octets/message")
+		})
+	}
+}

@@ -80,6 +80,7 @@ func TestMQTT_4_4_0_1(t *testing.T) {
 // A session lasts while its connection does, whatever its expiry [MQTT-4.1.0-1] [MQTT-4.1.0-2], and is discarded when that has
 // passed after it [MQTT-4.1.0-2].
 func TestMQTT_4_1_0_2(t *testing.T) {
+	t.Parallel()
 	conform(t, func(r *rig) {
 		s, _ := r.keep("s")
 		s.mustSub(1, "plain/#")

@@ -252,6 +252,7 @@ func TestOrdinaryMessages(t *testing.T) {
 }
 
 func TestReceiveMaximum(t *testing.T) {
+	t.Parallel()
 	x := open(t, setting{})
 	s := dial(t, x.Addr(), hello{id: "s", user: "sub", properties: []byte{0x21, 0, 10}})
 	s.mustSub(1, "#")

@@ -115,3 +115,36 @@ func (b *Broker) BoundRetained(messages int, bytes int64) {
 	defer b.retained.mu.Unlock()
 	b.retained.most, b.retained.room = messages, bytes
 }
+
+// Filler has deliveries of a connected session encoded, as its flusher does.
+type Filler struct {
+	s    *session
+	c    *conn
+	buf  []byte
+	most int
+	list []delivery
+}
+
+// NewFiller makes one for a session, of QoS 0 messages on those topics in turn.
+func (b *Broker) NewFiller(mqttID, payload string, topics ...string) *Filler {
+	b.mu.Lock()
+	s := b.sessions[mqttID]
+	b.mu.Unlock()
+	f := &Filler{s: s, c: s.conn, most: b.o.Limits.MaxSubscriberQueue}
+	for _, topic := range topics {
+		m := &message{topic: topic, payload: []byte(payload)}
+		f.list = append(f.list, delivery{message: m, weight: m.size(), policy: s.principal().Policy()})
+	}
+	return f
+}
+
+// Fill encodes each message once and returns how many octets they took.
+func (f *Filler) Fill() int {
+	f.s.mu.Lock()
+	for _, d := range f.list {
+		f.s.queue.push(d, f.most)
+	}
+	f.s.mu.Unlock()
+	f.buf, _, _ = f.s.fill(f.c, f.buf[:0], 1<<20)
+	return len(f.buf)
+}

@@ -12,6 +12,7 @@ import (
 // A client that never reads is no longer read itself, which is counted, once each time: also when what is stuck is the
 // reader's own write of its acknowledgements. When the client reads again, every acknowledgement comes, in order.
 func TestUnreadAcknowledgementsAreCounted(t *testing.T) {
+	t.Parallel()
 	x := open(t, setting{})
 	const held = "millrace_broker_reads_held_total"
 	c := dial(t, x.Addr(), hello{id: "c", user: "line"})

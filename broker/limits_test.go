@@ -257,6 +257,7 @@ func TestSourceOf(t *testing.T) {
 
 // Fault table 9: a storm of sign-ins, all of them admitted.
 func TestSignInStorm(t *testing.T) {
+	t.Parallel()
 	n := 1000
 	if os.Getenv("MILLRACE_LONG") != "" {
 		n = 5000

@@ -40,6 +40,13 @@ func (d *delivery) spill() {
 // the client takes [MQTT-3.1.2-24], and nothing was appended. The lock is held.
 func (s *session) appendMessage(b []byte, d *delivery, id uint16, now int64) ([]byte, bool) {
 	at := len(b)
+	if s.aliases == nil {
+		b = appendPublish(b, d, s.version, id, now, 0, false)
+		if s.maxPacket > 0 && len(b)-at > int(s.maxPacket) {
+			return b[:at], false
+		}
+		return b, true
+	}
 	alias, known := s.aliases.choose(d.topic)
 	b = appendPublish(b, d, s.version, id, now, alias, known)
 	if s.maxPacket > 0 && len(b)-at > int(s.maxPacket) && alias > 0 && !known {

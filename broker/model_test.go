@@ -226,6 +226,7 @@ func (m *sessionModel) check() {
 // Sessions and QoS 2 against the specification: every value is stored once and delivered once and in order, whatever breaks.
 // MILLRACE_LONG=1 takes a million steps.
 func TestSessionModel(t *testing.T) {
+	t.Parallel()
 	steps := 100_000
 	if os.Getenv("MILLRACE_LONG") == "1" {
 		steps = 1_000_000

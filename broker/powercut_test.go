@@ -53,6 +53,7 @@ func (d *disk) values(t *testing.T, x *box, path string) (n int) {
 // Sessions and QoS 2 on the real historian while the power is cut, of what was not synced nothing, half or all being there:
 // the model of TestSessionModel, with publishes on their way at each cut. MILLRACE_LONG=1 cuts some thousand times.
 func TestSessionsOverPowerCuts(t *testing.T) {
+	t.Parallel()
 	steps := 30_000
 	if os.Getenv("MILLRACE_LONG") == "1" {
 		steps = 1_000_000

@@ -167,6 +167,7 @@ func TestOfflineSessionSurvivesARotation(t *testing.T) {
 
 // Sessions that wait for their clients are bounded.
 func TestSessionsAreBounded(t *testing.T) {
+	t.Parallel()
 	x := open(t, setting{broker: func(o *broker.Options) { o.Limits.MaxClients = 10 }})
 	for i := range 1000 {
 		h := hello{id: values(i), user: "sub", persistent: true, properties: forAnHour}

@@ -65,6 +65,7 @@ var restarts = map[string]func(t testing.TB, x *box) *box{
 // F02: what came while a session was offline arrives once and in order.
 // [MQTT-3.1.2-5] [MQTT-3.1.2-23] [MQTT-3.2.2-3] [MQTT-4.5.0-1] [MQTT-3.2.2-2]
 func TestSessionGoesOn(t *testing.T) {
+	t.Parallel()
 	for name, restart := range restarts {
 		for _, v := range versions {
 			t.Run(fmt.Sprintf("%s, v%d", name, v), func(t *testing.T) {
@@ -119,6 +120,7 @@ func TestSessionGoesOn(t *testing.T) {
 // before anything else, also after a kill.
 // [MQTT-3.3.1-1] [MQTT-4.4.0-1] [MQTT-4.6.0-1] [MQTT-4.3.3-6]
 func TestFlightsAreSentAgain(t *testing.T) {
+	t.Parallel()
 	for name, restart := range restarts {
 		for qos := byte(1); qos <= 2; qos++ {
 			t.Run(fmt.Sprintf("%s, QoS %d", name, qos), func(t *testing.T) {
