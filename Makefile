@@ -6,7 +6,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 5s
 
-.PHONY: build run test check unit race fuzz walk long lint bench deps clean
+.PHONY: build run test check unit race fuzz walk deployed release long lint bench deps clean
 
 build: ## bin/millrace, static
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/millrace ./cmd/millrace
@@ -14,10 +14,10 @@ build: ## bin/millrace, static
 run: build ## the box with a simulated plant, in ./data
 	./bin/millrace serve --demo
 
-test: deps check unit race walk fuzz ## everything, under 20 minutes on 2 cores
+test: deps check unit race walk deployed fuzz ## everything, under 20 minutes on 2 cores
 	@echo "make test: all passed"
 
-deps: ## what the tests need beside Go: the mosquitto command-line clients
+deps: ## what the tests need beside Go: see .ci/deps
 	@./.ci/deps
 
 check: ## formatting, vet, staticcheck
@@ -37,6 +37,12 @@ walk: build ## the binary on real ports: walk, scripts, order of imports
 fuzz: ## every fuzz target for a short while
 	@./.ci/fuzz $(FUZZTIME)
 
+deployed: ## chart, alerts, dashboard and Dockerfile against the libraries of those who read them, a module of its own
+	cd deploy/check && go vet . && go test -timeout 10m .
+
+release: ## dist/: static binaries, Debian packages, bills of materials and SHA256SUMS for amd64 and arm64
+	go run ./deploy/release -out dist $(if $(RELEASE),-version $(RELEASE))
+
 long: ## what takes longer: thousands of crash seeds, long models, long fuzzing, kill -9 under load
 	MILLRACE_LONG=1 go test -timeout 120m ./...
 	@./.ci/fuzz 5m
@@ -49,4 +55,4 @@ bench: ## benchmarks beside the code
 	go test -run '^$$' -bench . -benchmem ./historian/... ./uns ./auth ./broker ./web
 
 clean:
-	rm -rf bin
+	rm -rf bin dist
