@@ -66,6 +66,7 @@ var access = []struct {
 	{"DELETE", "/uns/topic?topic=a", "", auth.RoleDesigner, false, false, false},
 	{"GET", "/uns/latest", "", auth.RoleViewer, true, false, false},
 	{"GET", "/uns/history?topic=a", "", auth.RoleViewer, true, false, false},
+	{"GET", "/uns/export?topic=a", "", auth.RoleViewer, true, false, false},
 	{"POST", "/uns/publish", `{"topic":"a","value":1}`, auth.RoleOperator, true, false, false},
 	{"GET", "/backup", "", auth.RoleAdmin, false, false, false},
 	{"POST", "/backup", `{"dir":"x"}`, auth.RoleAdmin, false, false, false},

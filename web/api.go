@@ -82,6 +82,7 @@ func (w *Web) addREST(mux *http.ServeMux) {
 	w.addLatest()
 	w.addViolations()
 	w.addHistory()
+	w.addExport()
 	w.addPublish()
 	w.addSessions()
 	w.addLedger()

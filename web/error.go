@@ -20,6 +20,9 @@ import (
 // errBusy: every slot for large reads is taken.
 var errBusy = errors.New("web: busy")
 
+// errExports: every slot for exports is taken.
+var errExports = errors.New("web: too many exports")
+
 // Problem is the body of every error answer (RFC 9457, application/problem+json).
 type Problem struct {
 	Type   string      `json:"type" doc:"urn:millrace:problem: followed by the code"`
@@ -108,6 +111,7 @@ var errorRows = []struct {
 	{auth.ErrClosed, 503, 5, "stopping", "the box is stopping; nothing was changed", "send again when it is back"},
 	{historian.ErrStalled, 503, 5, "storage_stalled", "the box is not taking values: its disk is full or does not answer; nothing was stored", "free disk space or check the disk, then send again; GET /api/v1/status shows the state"},
 	{historian.ErrClosed, 503, 5, "stopping", "the box is stopping; nothing was stored", "send again when it is back"},
+	{errExports, 503, 10, "busy", "too many exports are running", "start it again when one has ended, or read pages with GET /api/v1/uns/history"},
 	{errBusy, 503, 1, "busy", "too many large reads are running", "ask again in a moment, or for less at once"},
 	{context.DeadlineExceeded, 503, 5, "timeout", "the box did not finish in time", "ask for less, or again later"},
 	{context.Canceled, 503, 5, "cancelled", "the request was given up before its end", "send it again"},

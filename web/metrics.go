@@ -13,6 +13,7 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	inFlight prometheus.Gauge
 	panics   prometheus.Counter
+	exported prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, pair *certificate.Pair) *metrics {
@@ -34,7 +35,11 @@ func newMetrics(reg prometheus.Registerer, pair *certificate.Pair) *metrics {
 			Help: "Requests whose handler panicked; each was answered with 500 and logged.",
 		}),
 	}
-	reg.MustRegister(m.seconds, m.inFlight, m.panics)
+	m.exported = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "millrace_web_export_bytes_total",
+		Help: "Octets sent by GET /uns/export.",
+	})
+	reg.MustRegister(m.seconds, m.inFlight, m.panics, m.exported)
 	if pair != nil {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "millrace_web_certificate_expires_seconds",

@@ -131,6 +131,7 @@ type Web struct {
 	openapi page
 	ready   atomic.Bool
 	reads   gate
+	exports chan struct{} // a slot for each export that runs
 	status  statusBoard
 	young   young
 	closed  sync.Once
@@ -180,6 +181,7 @@ func Open(o Options, p Parts) (*Web, error) {
 		pair:    pair,
 		socket:  socket,
 		reads:   newGate(),
+		exports: make(chan struct{}, exportSlots),
 	}
 	if pair != nil {
 		// HTTP/1.1 only: WebSocket needs it, and nothing here gains by HTTP/2.
