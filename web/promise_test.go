@@ -99,7 +99,7 @@ func TestDocumentNamesEveryStatus(t *testing.T) {
 				calls = append(calls, a)
 			}
 		}
-		if path == "/uns/topic" || path == "/uns/history" {
+		if path == "/uns/topic" || path == "/uns/history" || path == "/uns/export" {
 			calls = append(calls, b.call(auth.RoleAdmin, http.MethodGet, path, "topic", "not/there"))
 		}
 		if route.clients { // a client of a workspace must not look into another
