@@ -61,6 +61,7 @@ type Broker struct {
 	atDoors *doorMetrics
 	limits  limits
 	drops   clientDrops
+	ends    endLog
 	swept   atomic.Int64 // ns, when the tables of limits were last swept
 	library *mqtt.Server
 	ctx     context.Context // parent of every Accept; set by Serve

@@ -225,7 +225,14 @@ func TestNodeClient(t *testing.T) {
 			{
 				want = append(want, `{"topic":"plain/will","payload":"gone","qos":1,"retain":false}`)
 			}
-			want = append(want, `{"end":true}`)
+			group := ""
+			for i := range 5 {
+				want = append(want, fmt.Sprintf(`{"twice":"%d","qos":2}`, i))
+			}
+			for i := range 20 {
+				group += fmt.Sprint(" ", i)
+			}
+			want = append(want, `{"group":"`+group[1:]+`"}`, `{"end":true}`)
 			if got := strings.Split(strings.TrimSpace(string(out)), "\n"); strings.Join(got, "\n") != strings.Join(want, "\n") {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}

@@ -368,7 +368,7 @@ func (c *conn) fail(code byte) {
 		if flaps(code) {
 			c.b.noteFlap(c.principal.ID(), c.session.id)
 		}
-		c.b.metrics.end(code)
+		c.noteEnd(code)
 	}
 	c.out.disconnect(code)
 }
@@ -378,7 +378,7 @@ func (c *conn) fail(code byte) {
 func (c *conn) eject(code byte) {
 	if c.kick.CompareAndSwap(0, int32(code)) {
 		c.kickedAt.Store(c.b.now().UnixNano())
-		c.b.metrics.end(code)
+		c.noteEnd(code)
 		close(c.kicked)
 		c.out.interrupt()
 	}

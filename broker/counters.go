@@ -35,13 +35,16 @@ var endNames = [...]struct {
 	{codeQuota, "store_stalled"}, {codeAdministrative, "administrative"}, {codeQoSNotSupported, "qos_not_supported"}, {codeUnspecified, "other"}}
 
 // end counts a session that the box ends.
-func (m *metrics) end(code byte) {
-	i := 0
+func (m *metrics) end(code byte) { m.ended[endIndex(code)].Add(1) }
+
+func endIndex(code byte) (i int) {
 	for i < len(endNames)-1 && endNames[i].code != code {
 		i++
 	}
-	m.ended[i].Add(1)
+	return i
 }
+
+func endName(code byte) string { return endNames[endIndex(code)].name }
 
 // storedBounds are the buckets of publish-to-stored, in seconds.
 var storedBounds = [...]float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}

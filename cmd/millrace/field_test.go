@@ -13,10 +13,9 @@ import (
 )
 
 // Complaints from the field about other brokers and historians, each held against the box on real sockets. The number
-// is that of the collection they were gathered in. Elsewhere: F01 `millrace perf crash`; F02 testdata/script/offline.txtar and
-// broker TestSessionGoesOn; F03, F05 broker/sessions_test.go; F04, F06 field_sessions_test.go; F07 broker/will_test.go;
-// F14 broker/conformance tests of one octet a segment, small packets and the end of connections; F15 uns/timestamp_test.go; F19
-// broker/retained_test.go. Not yet: the pipeline steps of F12, the lenient mode of F11, quarantine of a damaged table in F28.
+// is that of the collection they were gathered in; docs/field-cases.md has the table. Those that kill or stop the program are in
+// field_kill_test.go, those of sessions in field_sessions_test.go. Not yet: the pipeline steps of F12, the lenient mode of F11,
+// quarantine of a damaged table in F28.
 
 // said is one publish and what the device must hear.
 type said struct {

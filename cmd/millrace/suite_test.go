@@ -27,6 +27,7 @@ var (
 // suite is the box and the version it is asked in.
 type suite struct {
 	*testing.T
+	p       *process
 	at      string
 	version byte
 }
@@ -67,7 +68,7 @@ func TestSuitesOfOthers(t *testing.T) {
 			{"dollar", suite.dollar}, {"unsubscribe", suite.unsubscribe}, {"nosubscribe", suite.noSubscribe}, {"wildcards", suite.wildcards},
 			{"accounts", suite.accounts},
 		} {
-			t.Run(fmt.Sprintf("v%d/%s", version, part.name), func(t *testing.T) { part.play(suite{t, p.mqtt, version}) })
+			t.Run(fmt.Sprintf("v%d/%s", version, part.name), func(t *testing.T) { part.play(suite{t, p, p.mqtt, version}) })
 		}
 	}
 	for _, part := range []struct {
@@ -80,7 +81,7 @@ func TestSuitesOfOthers(t *testing.T) {
 		{"user properties", suite.userProperties}, {"subscription options", suite.options}, {"subscription identifiers", suite.subscriptionIDs},
 		{"unsubscribe codes", suite.unsubscribeCodes},
 	} {
-		t.Run("v5/"+part.name, func(t *testing.T) { part.play(suite{t, p.mqtt, 5}) })
+		t.Run("v5/"+part.name, func(t *testing.T) { part.play(suite{t, p, p.mqtt, 5}) })
 	}
 	p.stop()
 	if !strings.Contains(p.told.String(), "broker.profile is conformance: everybody is let in") {

@@ -47,6 +47,27 @@ async function main () {
     say(await message())
   }
 
+  // QoS 2 both ways, and a group of two that gets each message once
+  for (let i = 0; i < 5; i++) {
+    await listener.subscribeAsync('plain/#', { qos: 2 })
+    await publisher.publishAsync('plain/twice', String(i), { qos: 2 })
+    let m = await message()
+    while (m.retain) m = await message() // the subscription made anew brings them again
+    say({ twice: m.payload, qos: m.qos })
+  }
+  const group = []
+  let full
+  const whole = new Promise((resolve) => { full = resolve })
+  for (const id of ['one', 'two']) {
+    const c = await connect(id)
+    c.on('message', (topic, payload) => { if (group.push(Number(payload.toString())) === 20) full() })
+    await c.subscribeAsync('$share/g/group/#', { qos: 2 })
+    open.push(c)
+  }
+  for (let i = 0; i < 20; i++) await publisher.publishAsync('group/a', String(i), { qos: i % 3 })
+  await whole
+  say({ group: group.sort((a, b) => a - b).join(' ') })
+
   for (const c of open) await c.endAsync()
   say({ end: true })
 }
