@@ -54,7 +54,7 @@ func (w *Web) addExport() {
 		rule: rule{role: auth.RoleViewer, clients: true}, missing: true, summary: "Download stored values",
 		doc: "All values of the window as one stream, topic by topic, each in order of time: for files, where `GET /uns/history` is for pages. " +
 			"It needs little memory on the box and ends when the client goes away. A stream that ends early ends with a broken connection, never " +
-			"quietly; `start` and `since` go on from the last row that arrived. When too many exports run: 503 and Retry-After.",
+			"quietly; `start` and `since` go on from the last row that arrived. The headers Export-Topics, Export-From and Export-To (ms since 1970) tell how much to expect. When too many exports run: 503 and Retry-After.",
 		gives: map[string]any{"text/csv": nil, "application/x-ndjson": nil, "application/vnd.apache.parquet": nil}},
 		func(ctx context.Context, c *caller, in *exportIn) (*historyOut, error) {
 			ask, err := w.parseExport(c, in)
@@ -127,7 +127,9 @@ func (w *Web) export(ctx context.Context, rw http.ResponseWriter, s *sheet, c *c
 	}
 	rw.Header().Set("Content-Type", e.contentType())
 	rw.Header().Set("Trailer", "Next-Cursor")
-	rw.Header().Set("Export-Topics", strconv.Itoa(w.countTopics(c, &a, in)))
+	for name, value := range map[string]int64{"Export-Topics": int64(w.countTopics(c, &a, in)), "Export-From": floorMillis(a.from), "Export-To": floorMillis(a.to)} {
+		rw.Header().Set(name, strconv.FormatInt(value, 10))
+	}
 	rw.WriteHeader(http.StatusOK)
 	next, err := w.writeExport(ctx, s, e, c, a, in)
 	if err == nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,7 +12,8 @@ import (
 )
 
 type historyCommand struct {
-	Get historyGet `cmd:"" help:"Stored values of a topic, oldest first."`
+	Get    historyGet    `cmd:"" help:"Stored values of a topic, or aggregates of them, oldest first."`
+	Export historyExport `cmd:"" help:"All stored values of some topics as one file."`
 }
 
 type historyGet struct {
@@ -22,26 +22,13 @@ type historyGet struct {
 	From   string `help:"Start, included: RFC 3339, epoch milliseconds, or relative such as -6h (default: the last hour)."`
 	To     string `help:"End, excluded (default: now)."`
 	Order  string `enum:"asc,desc" default:"asc" help:"asc or desc."`
-	Limit  int    `help:"At most so many values; 0 = all."`
-	Format string `enum:"csv,ndjson,json,parquet" default:"csv" help:"csv, ndjson or json; parquet comes with a later version."`
-	Agg    string `help:"Comes with a later version, as do --every, --fill, --tz and --offset." placeholder:"FUNCTIONS"`
-	Every  string `hidden:""`
-	Fill   string `hidden:""`
-	TZ     string `name:"tz" hidden:""`
-	Offset string `hidden:""`
-}
-
-// later refuses what this version cannot do, as REST does, before a box is asked.
-func (c historyGet) later() error {
-	for _, f := range []struct{ flag, value string }{{"agg", c.Agg}, {"every", c.Every}, {"fill", c.Fill}, {"tz", c.TZ}, {"offset", c.Offset}} {
-		if f.value != "" {
-			return fmt.Errorf("--%s: aggregates come with a later version; leave it out and read raw values", f.flag)
-		}
-	}
-	if c.Format == "parquet" {
-		return errors.New("--format parquet comes with a later version; csv, ndjson and json are there")
-	}
-	return nil
+	Limit  int    `help:"At most so many values or buckets; 0 = all."`
+	Format string `enum:"csv,ndjson,json,parquet" default:"csv" help:"csv, ndjson, json or parquet."`
+	Agg    string `help:"Aggregates instead of values, by comma: avg min max sum count first last twa good." placeholder:"FUNCTIONS"`
+	Every  string `help:"Length of a bucket: 10s 15m 8h 1d 1w 1mo (default: one of the whole range)."`
+	Fill   string `help:"Buckets without values: none, null or prev." placeholder:"none"`
+	TZ     string `name:"tz" help:"Time zone on whose clock buckets begin, as Europe/Berlin." placeholder:"UTC"`
+	Offset string `help:"Moves the beginning of buckets: --every 8h --offset 6h are shifts from 06:00."`
 }
 
 // page is the most values asked for in one call.
@@ -50,9 +37,6 @@ const page = 50_000
 // Run follows the cursor to the end of the range, so that a long history needs memory for one page only,
 // but for json, which is one document.
 func (c historyGet) Run(ctx context.Context, con console, g *globals) error {
-	if err := c.later(); err != nil {
-		return err
-	}
 	if c.Limit < 0 {
 		return usageError{fmt.Sprintf("--limit %d is below 0", c.Limit)}
 	}
@@ -63,6 +47,17 @@ func (c historyGet) Run(ctx context.Context, con console, g *globals) error {
 	format := c.Format
 	if g.JSON {
 		format = "json"
+	}
+	switch {
+	case c.Agg != "":
+		return c.aggregate(ctx, con, box, format)
+	case c.Every != "" || c.Fill != "" || c.TZ != "" || c.Offset != "":
+		return usageError{"--every, --fill, --tz and --offset are for aggregates; add --agg, as in --agg avg,min,max"}
+	case format == "parquet":
+		if c.Order != "asc" {
+			return usageError{"--format parquet is oldest first only"}
+		}
+		return stream(ctx, con, box, con.out, c.query("topic", c.Topic, "from", c.From, "to", c.To, "format", format, "limit", strconv.Itoa(c.Limit)), false)
 	}
 	// the end is fixed before the first page, or a busy topic would never end
 	to := c.To
