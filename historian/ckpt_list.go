@@ -49,6 +49,18 @@ func (l *ckptList) take(due func(span) bool) (out []span) {
 	return out
 }
 
+// of gives the spans of a class, oldest first.
+func (l *ckptList) of(class Class) (out []span) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, s := range l.spans {
+		if s.class == class {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
 // restore puts back what could not be deleted.
 func (l *ckptList) restore(spans []span) {
 	l.mu.Lock()

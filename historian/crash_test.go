@@ -210,6 +210,12 @@ func (a *appender) work(c *crash, store *historian.Store, crashed *atomic.Bool, 
 				return
 			}
 		}
+		if a.r.IntN(40) == 0 {
+			if err := store.MergeAll(); err != nil {
+				c.t.Errorf("merge: %v", err)
+				return
+			}
+		}
 		if !c.sync && a.r.IntN(150) == 0 {
 			// A sync tick is a real one: without waiting for some, no run would last until the first.
 			for deadline := time.Now().Add(time.Second); store.State().SyncedSeq < samples[0].Seq && time.Now().Before(deadline) && !crashed.Load(); {
@@ -299,12 +305,19 @@ func (c *crash) compare(floor [crashAppenders]int64, synced uint64) bool {
 	}
 	ok = c.values(store) && ok
 	c.total.stored += c.read
-	// What a start rebuilt must survive becoming chunks, and a clean stop.
+	// What a start rebuilt must survive becoming chunks, being merged, and a clean stop.
 	if err := store.Checkpoint(context.Background()); err != nil {
 		c.say("checkpoint: %v", err)
 		return false
 	}
 	ok = c.values(store) && ok
+	if c.r.IntN(3) == 0 {
+		if err := store.MergeAll(); err != nil {
+			c.say("merge: %v", err)
+			return false
+		}
+		ok = c.values(store) && ok
+	}
 	if err := store.Close(); err != nil {
 		c.say("close: %v", err)
 		return false

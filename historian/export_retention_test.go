@@ -1,5 +1,7 @@
 package historian
 
+import "math"
+
 // KeepNow does at once what the watch and the keeper do by themselves: it looks at the clock and deletes what is due.
 func (s *Store) KeepNow() error {
 	s.keep.tell(s.o.Now(), s.o.Elapsed())
@@ -11,3 +13,21 @@ func (s *Store) KeptNow() int64 { return s.keep.now.Load() }
 
 // TableBytes is what the tables in force take, without logs and files that are about to go.
 func (s *Store) TableBytes() uint64 { return uint64(s.db.Metrics().Total().TablesSize) }
+
+// MergeNow merges every hour that is over.
+func (s *Store) MergeNow() error {
+	s.keep.tell(s.o.Now(), s.o.Elapsed())
+	return s.mergeDue()
+}
+
+// Keys counts the keys of a keyspace.
+func (s *Store) Keys(space byte) (n int) {
+	err := s.scanDB([]byte{space}, func(_, _ []byte) (bool, error) { n++; return true, nil })
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// MergeAll merges every checkpoint, whether its hours are over or not.
+func (s *Store) MergeAll() error { return s.mergeBefore(math.MaxInt64) }

@@ -2,9 +2,10 @@ package historian
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -14,7 +15,9 @@ import (
 type finder struct {
 	partial, merged *pebble.Iterator
 	key             []byte
-	first, last     int64 // hours of merged chunks, of all classes; first > last when there are none
+	known           knownHour
+	found           []mergedChunk
+	held            []byte // their octets
 
 	// Between left and where the iterator in stands there is no key; left itself was passed, or is none.
 	in     *pebble.Iterator
@@ -24,20 +27,33 @@ type finder struct {
 
 // openFinder opens the iterators. The caller has entered the store.
 func (s *Store) openFinder() (f finder, err error) {
-	open := func(space byte) *pebble.Iterator {
-		it, e := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}})
-		err = errors.Join(err, e)
-		return it
+	bounds := func(space byte) *pebble.IterOptions {
+		return &pebble.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}}
 	}
-	f.first, f.last = math.MaxInt64, math.MinInt64
-	f.partial = open(spacePartial)
-	if s.merged {
-		f.merged = open(spaceMerged)
-		if err == nil {
-			err = f.boundMerged()
+	s.viewMu.RLock()
+	f.partial, err = s.db.NewIter(bounds(spacePartial))
+	s.viewMu.RUnlock()
+	if err != nil {
+		return f, err
+	}
+	// Looked at after the iterator was opened: what it sees merged was announced before. A clone sees the same moment, in
+	// which a chunk is either of its checkpoint or merged.
+	if s.merged.Load() {
+		if f.merged, err = f.partial.Clone(pebble.CloneOptions{IterOptions: bounds(spaceMerged)}); err != nil {
+			return f, err
 		}
 	}
-	return f, err
+	return f, nil
+}
+
+// stale says whether what was merged by the time the finder was opened may hold samples that a head, looked at before, still
+// had. It asks for another look then.
+func (s *Store) stale(id Series, v *headView) bool {
+	if s.mergedUpTo.Load() <= v.sealed {
+		return false
+	}
+	now, ok := s.heads.view(id)
+	return ok && now.sealed != v.sealed
 }
 
 func (f *finder) close() (err error) {
@@ -50,36 +66,129 @@ func (f *finder) close() (err error) {
 	return err
 }
 
-// boundMerged looks up which hours the merged chunks cover, so that a query of all time does not look for one in every
-// hour there is.
-func (f *finder) boundMerged() error {
-	for class := range Class(classCount) {
-		prefix := []byte{spaceMerged, byte(class)}
-		if f.merged.SeekGE(prefix) && bytes.HasPrefix(f.merged.Key(), prefix) {
-			f.first = min(f.first, hourOf(chunkKeyFirst(f.merged.Key())))
-		}
-		if f.merged.SeekLT(prefixEnd(prefix)) && bytes.HasPrefix(f.merged.Key(), prefix) {
-			f.last = max(f.last, hourOf(chunkKeyFirst(f.merged.Key())))
-		}
+// fault is what kept the search for merged hours from finding one.
+func (f *finder) fault() error {
+	if f.merged == nil {
+		return nil
 	}
 	return f.merged.Error()
 }
 
-// mergedHours are the bounds of the times that merged chunks may cover; ok is false when there are none.
-func (f *finder) mergedHours() (from, to int64, ok bool) {
-	if f.merged == nil || f.first > f.last {
-		return 0, 0, false
+// mergedAfter is the first hour, from that of t on, with merged chunks of the classes in the bit set, of whatever series; a
+// query goes from one such hour to the next and not through every hour there is.
+func (f *finder) mergedAfter(classes uint8, t int64) (hour int64, ok bool) {
+	if f.merged == nil {
+		return 0, false
 	}
-	if f.last > math.MaxInt64-nsPerHour {
-		return f.first, math.MaxInt64, true
+	if k := &f.known; k.ok && !k.back && k.classes == classes && k.from <= t && (k.none || hourOf(t) <= k.hour) {
+		return k.hour, !k.none
 	}
-	return f.first, f.last + nsPerHour - 1, true
+	f.in = nil
+	for class := range Class(classCount) {
+		if classes&(1<<class) == 0 {
+			continue
+		}
+		f.key = appendPlace(f.key[:0], spaceMerged, class, hourPlace(hourOf(t)))
+		if f.merged.SeekGE(f.key) && f.merged.Key()[1] == byte(class) {
+			if h := placeHour(keyPlace(f.merged.Key())); !ok || h < hour {
+				hour, ok = h, true
+			}
+		}
+	}
+	f.known = knownHour{ok: true, none: !ok, classes: classes, from: t, hour: hour}
+	return hour, ok
 }
 
-// chunks calls fn for the chunks of a series in one checkpoint or merged hour that touch from <= t < to, oldest first;
+// mergedBefore is the same for the last such hour up to that of t.
+func (f *finder) mergedBefore(classes uint8, t int64) (hour int64, ok bool) {
+	if f.merged == nil {
+		return 0, false
+	}
+	if k := &f.known; k.ok && k.back && k.classes == classes && k.from >= t && (k.none || hourOf(t) >= k.hour) {
+		return k.hour, !k.none
+	}
+	f.in = nil
+	for class := range Class(classCount) {
+		if classes&(1<<class) == 0 {
+			continue
+		}
+		if f.merged.SeekLT(placeEnd(spaceMerged, class, hourPlace(hourOf(t)))) && f.merged.Key()[1] == byte(class) {
+			if h := placeHour(keyPlace(f.merged.Key())); !ok || h > hour {
+				hour, ok = h, true
+			}
+		}
+	}
+	f.known = knownHour{ok: true, none: !ok, back: true, classes: classes, from: t, hour: hour}
+	return hour, ok
+}
+
+// knownHour is what mergedAfter or mergedBefore answered last: between from and hour there is nothing.
+type knownHour struct {
+	ok, none, back bool
+	classes        uint8
+	from, hour     int64
+}
+
+// mergedChunk is a merged chunk that was found.
+type mergedChunk struct {
+	ckpt        uint32
+	first, last int64
+	octets      []byte
+}
+
+// hour calls fn for the merged chunks of a series in one hour, of the classes in the bit set, that touch from <= t < to, in
+// the order in which they arrived; octets are valid during fn only.
+func (f *finder) hour(classes uint8, id Series, from, to int64, fn func(first, last int64, octets []byte)) error {
+	hour := hourOf(from)
+	if f.merged == nil {
+		return nil
+	}
+	if err := f.merged.Error(); err != nil { // also of the search for the hour
+		return err
+	}
+	f.found, f.held = f.found[:0], f.held[:0]
+	f.in = nil
+	for class := range Class(classCount) {
+		if classes&(1<<class) == 0 {
+			continue
+		}
+		f.key = appendChunkPrefix(f.key[:0], spaceMerged, class, hourPlace(hour), id)
+		for valid := f.merged.SeekGE(f.key); valid && bytes.HasPrefix(f.merged.Key(), f.key); valid = f.merged.Next() {
+			key := f.merged.Key()
+			value, err := f.merged.ValueAndErr()
+			if err != nil {
+				return err
+			}
+			if len(key) != mergedKeyLen {
+				return fmt.Errorf("merged chunk %x: %w", key, errCorrupt)
+			}
+			_, first, last, err := chunkSpan(value)
+			if err != nil {
+				return fmt.Errorf("merged chunk %x: %w", key, err)
+			}
+			if last < from || first >= to {
+				continue
+			}
+			at := len(f.held)
+			f.held = append(f.held, value...)
+			f.found = append(f.found, mergedChunk{keyCkpt(key), first, last, f.held[at:len(f.held):len(f.held)]})
+		}
+		if err := f.merged.Error(); err != nil {
+			return err
+		}
+	}
+	// Keys are in order of checkpoint within a class.
+	slices.SortStableFunc(f.found, func(a, b mergedChunk) int { return cmp.Compare(a.ckpt, b.ckpt) })
+	for i := range f.found {
+		fn(f.found[i].first, f.found[i].last, f.found[i].octets)
+	}
+	return nil
+}
+
+// chunks calls fn for the chunks of a series in one checkpoint that touch from <= t < to, oldest first;
 // octets are valid during fn only. It answers when the first chunk behind those begins, if there is one.
-func (f *finder) chunks(it *pebble.Iterator, space byte, class Class, place uint32, id Series, from, to int64, fn func(first, last int64, octets []byte)) (behind int64, ok bool, err error) {
-	f.key = appendChunkPrefix(f.key[:0], space, class, place, id)
+func (f *finder) chunks(it *pebble.Iterator, class Class, place uint32, id Series, from, to int64, fn func(first, last int64, octets []byte)) (behind int64, ok bool, err error) {
+	f.key = appendChunkPrefix(f.key[:0], spacePartial, class, place, id)
 	// Chunks do not reach over an hour, so none that begins before the hour of from touches it.
 	f.key = appendChunkKey(f.key, hourOf(from), 0)
 	for valid := f.seek(it); valid && f.ours(it.Key()); valid = it.Next() {
@@ -126,7 +235,7 @@ func (f *finder) before(it *pebble.Iterator) (end int64, ok bool, err error) {
 	return hourOf(chunkKeyFirst(it.Key())) + nsPerHour - 1, true, nil
 }
 
-// ours says whether a key is of the checkpoint or hour, class and series of f.key.
+// ours says whether a key is of the checkpoint, class and series of f.key.
 func (f *finder) ours(key []byte) bool {
 	return len(key) == chunkKeyLen && string(key[:chunkKeyPrefix]) == string(f.key[:chunkKeyPrefix])
 }

@@ -8,7 +8,8 @@ import (
 // Every key starts with its keyspace. Numbers are big-endian, so that keys sort by number; times have their
 // sign bit turned over, so that they sort from the far past to the far future. FORMAT.md draws the layouts.
 //
-//	C class1 hour4 series4 first8 part2   a sealed chunk of one hour (written by the hourly merge, not yet)
+//	A class1 hour4 series4 ckpt4          what an hour of a series amounts to, of the checkpoints merged up to one; see tally.go
+//	C class1 hour4 series4 ckpt4 first8 part2   a chunk of one hour, of the same checkpoints; see merge.go
 //	H series4                             what one series carries over a checkpoint, see head_row.go
 //	H 0xffffffff                          the fence of the last checkpoint, see fence.go
 //	I series4                             a series row, see series_row.go
@@ -24,9 +25,10 @@ import (
 //	T name                                series4
 //	X series4 …                           delete ranges (reserved)
 //
-// H, P and C are written by ingestion only and the rest by commits only. No memtable ever holds a key of the
+// H, P, C and A are written by ingestion only and the rest by commits only. No memtable ever holds a key of the
 // former, so an ingestion never has to flush one.
 const (
+	spaceTally   = 'A'
 	spaceMerged  = 'C'
 	spaceHead    = 'H'
 	spaceSeries  = 'I'
@@ -107,10 +109,10 @@ func spanKey(key []byte) (class Class, ckpt uint32, ok bool) {
 // chunkKeyPrefix is what the chunks of one series in one checkpoint or merged hour have in common.
 const chunkKeyPrefix = 10
 
-// chunkKeyLen is the length of a P or C key.
+// chunkKeyLen is the length of a P key.
 const chunkKeyLen = chunkKeyPrefix + 8 + 2
 
-// appendChunkPrefix starts a P key (place = checkpoint) or a C key (place = hour).
+// appendChunkPrefix starts a P key (place = checkpoint) or a C or A key (place = hour).
 func appendChunkPrefix(dst []byte, space byte, class Class, place uint32, id Series) []byte {
 	dst = append(dst, space, byte(class))
 	dst = binary.BigEndian.AppendUint32(dst, place)
@@ -134,6 +136,48 @@ func placeEnd(space byte, class Class, place uint32) []byte {
 func appendChunkKey(dst []byte, first int64, part uint16) []byte {
 	return binary.BigEndian.AppendUint16(appendTime(dst, first), part)
 }
+
+// chunkKeySeries is the series of a P key.
+func chunkKeySeries(key []byte) (id Series, ok bool) {
+	if len(key) != chunkKeyLen {
+		return 0, false
+	}
+	return Series(binary.BigEndian.Uint32(key[chunkKeyPrefix-4:])), true
+}
+
+// The lengths of C and A keys.
+const (
+	mergedKeyLen = chunkKeyPrefix + 4 + 8 + 2
+	tallyKeyLen  = chunkKeyPrefix + 4
+)
+
+// hourPlace is an hour as C and A keys have it: hours since 1970 with the sign bit turned over.
+func hourPlace(hour int64) uint32 { return uint32(int32(floorDiv(hour, nsPerHour))) ^ 1<<31 }
+
+// placeHour is the start of the hour of a place.
+func placeHour(place uint32) int64 {
+	if h := int64(int32(place ^ 1<<31)); h > math.MinInt64/nsPerHour {
+		return h * nsPerHour
+	}
+	return math.MinInt64
+}
+
+// appendMergedKey writes a C key.
+func appendMergedKey(dst []byte, class Class, hour int64, id Series, ckpt uint32, first int64, part uint16) []byte {
+	dst = appendChunkPrefix(dst, spaceMerged, class, hourPlace(hour), id)
+	dst = binary.BigEndian.AppendUint32(dst, ckpt)
+	return binary.BigEndian.AppendUint16(appendTime(dst, first), part)
+}
+
+// appendTallyKey writes an A key.
+func appendTallyKey(dst []byte, class Class, hour int64, id Series, ckpt uint32) []byte {
+	dst = appendChunkPrefix(dst, spaceTally, class, hourPlace(hour), id)
+	return binary.BigEndian.AppendUint32(dst, ckpt)
+}
+
+// keyPlace is the checkpoint or hour of a P, C or A key; keyCkpt the checkpoint of a C or A key.
+func keyPlace(key []byte) uint32 { return binary.BigEndian.Uint32(key[2:]) }
+func keyCkpt(key []byte) uint32  { return binary.BigEndian.Uint32(key[chunkKeyPrefix:]) }
 
 // chunkKeyFirst is the time of the first sample of a chunk.
 func chunkKeyFirst(key []byte) int64 {

@@ -99,11 +99,16 @@ func (b *batch) slice(ctx context.Context) (err error) {
 		return errors.Join(err, b.finder.close())
 	}
 	defer func() { err = errors.Join(err, b.finder.close()) }()
+	for i := range b.folds {
+		if b.s.stale(b.folds[i].id, &b.folds[i].view) {
+			return nil // the next slice looks again
+		}
+	}
 	for {
 		from, to, ok := b.nextHour()
 		if !ok {
 			b.lo = b.q.To
-			return nil
+			return b.finder.fault()
 		}
 		if err := ctx.Err(); err != nil {
 			return err
@@ -141,8 +146,12 @@ func (b *batch) nextHour() (from, to int64, ok bool) {
 			see(f.hours[0], hourEnd(f.hours[0]))
 		}
 	}
-	if first, last, some := b.finder.mergedHours(); some {
-		see(first, last)
+	classes := uint8(0)
+	for i := range b.folds {
+		classes |= b.folds[i].view.classes
+	}
+	if hour, some := b.finder.mergedAfter(classes, b.lo); some {
+		see(hour, hourEnd(hour))
 	}
 	if !ok {
 		return 0, 0, false
@@ -161,12 +170,8 @@ func (b *batch) readHour(from, to int64) error {
 	for i := range b.folds {
 		b.folds[i].refs = b.folds[i].refs[:0]
 	}
-	if b.finder.merged != nil {
-		for class := range Class(classCount) {
-			if err := b.findMerged(class, from, to); err != nil {
-				return err
-			}
-		}
+	if err := b.findMerged(from, to); err != nil {
+		return err
 	}
 	for i := range b.spans {
 		if sp := &b.spans[i]; sp.from < to && sp.to >= from {
@@ -242,14 +247,13 @@ func (b *batch) refHead(f *fold, from, to int64) {
 	}
 }
 
-func (b *batch) findMerged(class Class, from, to int64) error {
+func (b *batch) findMerged(from, to int64) error {
 	for i := range b.folds {
 		f := &b.folds[i]
-		if f.done || f.view.classes&(1<<class) == 0 {
+		if f.done {
 			continue
 		}
-		place := uint32(hourOf(from) / nsPerHour)
-		if _, _, err := b.finder.chunks(b.finder.merged, spaceMerged, class, place, f.id, from, to, b.taker(f)); err != nil {
+		if err := b.finder.hour(f.view.classes, f.id, from, to, b.taker(f)); err != nil {
 			return err
 		}
 	}
@@ -263,7 +267,7 @@ func (b *batch) findPartial(sp *span, from, to int64) error {
 		if f.done || f.view.classes&(1<<sp.class) == 0 || f.view.sealed < sp.ckpt {
 			continue
 		}
-		first, ok, err := b.finder.chunks(b.finder.partial, spacePartial, sp.class, sp.ckpt, f.id, from, to, b.taker(f))
+		first, ok, err := b.finder.chunks(b.finder.partial, sp.class, sp.ckpt, f.id, from, to, b.taker(f))
 		if err != nil {
 			return err
 		}

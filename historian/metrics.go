@@ -20,6 +20,9 @@ type metrics struct {
 	expired            prometheus.Counter
 	expireSeconds      prometheus.Histogram
 	keepFailures       prometheus.Counter
+	merged             prometheus.Counter
+	mergeFailures      prometheus.Counter
+	mergeSeconds       prometheus.Histogram
 
 	reg prometheus.Registerer
 	all []prometheus.Collector
@@ -56,6 +59,9 @@ func newMetrics(reg prometheus.Registerer, s *Store) (*metrics, error) {
 	m.expired = counter("expired_checkpoints_total", "Checkpoints of a retention class whose chunks were deleted, all of them past it.")
 	m.expireSeconds = histogram("expire_duration_seconds", "Time of deleting what was past its retention, once.", []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1})
 	m.keepFailures = counter("keep_failures_total", "Times that deleting what is past its retention failed and will be tried again.")
+	m.merged = counter("merged_values_total", "Values that the hourly merge moved into chunks of whole hours.")
+	m.mergeFailures = counter("merge_failures_total", "Merges that failed and will be tried again.")
+	m.mergeSeconds = histogram("merge_duration_seconds", "Time of merging one group of checkpoints.", []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10})
 	m.all = append(m.all, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: name("write_stall_seconds_total"),
 		Help: "Time in which values waited for a full disk or for commits of more than 50 ms.",

@@ -270,6 +270,11 @@ func (m *model) checkpoint() {
 	if err := m.store.Checkpoint(context.Background()); err != nil {
 		m.fail("checkpoint: %v", err)
 	}
+	if m.r.IntN(3) == 0 {
+		if err := m.store.MergeAll(); err != nil {
+			m.fail("merge: %v", err)
+		}
+	}
 }
 
 // all compares everything there is.

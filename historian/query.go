@@ -38,17 +38,29 @@ func (s *Store) Raw(ctx context.Context, dst []Sample, q Query) (page []Sample, 
 	if !ok {
 		return dst, nil, fmt.Errorf("%w %d", ErrUnknownSeries, q.Series)
 	}
-	r := &reader{q: q, s: s, view: v, page: dst, start: len(dst), lo: q.From, hi: q.To}
-	r.clamp()
-	r.lo = max(r.lo, s.horizon(v.class))
-	if r.lo >= r.hi {
-		return dst, nil, nil
+	for {
+		r := &reader{q: q, s: s, view: v, page: dst, start: len(dst), lo: q.From, hi: q.To}
+		r.clamp()
+		r.lo = max(r.lo, s.horizon(v.class))
+		if r.lo >= r.hi {
+			return dst, nil, nil
+		}
+		again, err := r.open()
+		if again && err == nil {
+			v, _ = s.heads.view(q.Series)
+			err = r.finder.close()
+			if err == nil {
+				continue
+			}
+		}
+		if err == nil {
+			next, err = r.read(ctx)
+		}
+		if err = errors.Join(err, r.finder.close()); err != nil {
+			return dst, nil, fmt.Errorf("historian: query series %d: %w", q.Series, err)
+		}
+		return r.page, next, nil
 	}
-	next, err = r.read(ctx)
-	if err = errors.Join(err, r.finder.close()); err != nil {
-		return dst, nil, fmt.Errorf("historian: query series %d: %w", q.Series, err)
-	}
-	return r.page, next, nil
 }
 
 // reader answers one query. It goes through the range hour by hour, as chunks are cut, so that a page costs
@@ -92,19 +104,22 @@ func (r *reader) clamp() {
 	}
 }
 
-func (r *reader) read(ctx context.Context) (*Cursor, error) {
+// open finds out where to look. again: the head that was looked at is older than the tables.
+func (r *reader) open() (again bool, err error) {
 	r.spans = r.s.list.overlapping(nil, r.view.classes, r.view.sealed, r.lo, r.hi)
-	r.loadHead()
-	if len(r.spans) > 0 || r.s.merged {
-		var err error
-		if r.finder, err = r.s.openFinder(); err != nil {
-			return nil, err
-		}
+	if len(r.spans) == 0 && !r.s.merged.Load() {
+		return false, nil
 	}
+	r.finder, err = r.s.openFinder()
+	return err == nil && r.s.stale(r.q.Series, &r.view), err
+}
+
+func (r *reader) read(ctx context.Context) (*Cursor, error) {
+	r.loadHead()
 	for !r.more {
 		from, to, ok := r.nextHour()
 		if !ok {
-			return nil, nil
+			return nil, r.finder.fault()
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -163,8 +178,12 @@ func (r *reader) nextHour() (from, to int64, ok bool) {
 			see(r.head[i].Time, r.head[i].Time)
 		}
 	}
-	if first, last, some := r.finder.mergedHours(); some {
-		see(first, last)
+	if r.q.Desc {
+		if hour, some := r.finder.mergedBefore(r.view.classes, r.hi-1); some {
+			see(hour, hourEnd(hour))
+		}
+	} else if hour, some := r.finder.mergedAfter(r.view.classes, r.lo); some {
+		see(hour, hourEnd(hour))
 	}
 	if !ok {
 		return 0, 0, false
@@ -191,22 +210,15 @@ func (r *reader) headFrom(t int64) int {
 // readHour adds the samples of from <= t < to, which lie within one hour, to the page.
 func (r *reader) readHour(from, to int64) error {
 	r.refs, r.octets = r.refs[:0], r.octets[:0]
-	if r.finder.merged != nil {
-		for class := range Class(classCount) {
-			if r.view.classes&(1<<class) != 0 {
-				place := uint32(hourOf(from) / nsPerHour)
-				if _, _, err := r.finder.chunks(r.finder.merged, spaceMerged, class, place, r.q.Series, from, to, r.take); err != nil {
-					return err
-				}
-			}
-		}
+	if err := r.finder.hour(r.view.classes, r.q.Series, from, to, r.take); err != nil {
+		return err
 	}
 	for i := range r.spans {
 		sp := &r.spans[i]
 		if sp.from >= to || sp.to < from {
 			continue
 		}
-		behind, ok, err := r.finder.chunks(r.finder.partial, spacePartial, sp.class, sp.ckpt, r.q.Series, from, to, r.take)
+		behind, ok, err := r.finder.chunks(r.finder.partial, sp.class, sp.ckpt, r.q.Series, from, to, r.take)
 		if err == nil && r.q.Desc {
 			behind, ok, err = r.finder.before(r.finder.partial)
 		}

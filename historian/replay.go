@@ -107,10 +107,11 @@ func (s *Store) loadFence() error {
 			return s.claim.Explain(err)
 		}
 	}
-	s.merged, err = s.any([]byte{spaceMerged}, []byte{spaceMerged + 1})
+	some, err := s.any([]byte{spaceMerged}, []byte{spaceMerged + 1})
 	if err != nil {
 		return s.damaged(err)
 	}
+	s.merged.Store(some)
 	return nil
 }
 

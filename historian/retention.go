@@ -135,7 +135,7 @@ func (s *Store) keepLoop() {
 			return
 		case <-s.wakeKeep:
 		}
-		err := s.expire()
+		err := errors.Join(s.expire(), s.mergeDue())
 		if now := s.o.Elapsed(); err == nil && now-written >= keptEvery {
 			written = now
 			err = s.writeKept(now)
@@ -155,6 +155,11 @@ func (s *Store) writeKept(elapsed time.Duration) error {
 // expire deletes the chunks of every checkpoint whose newest sample is past its class. The tables of a checkpoint hold one
 // class each, so they vanish as whole files and the disk is free at once.
 func (s *Store) expire() error {
+	s.keepMu.Lock()
+	defer s.keepMu.Unlock()
+	if err := s.expireMerged(); err != nil {
+		return fmt.Errorf("historian: expire merged hours of %s: %w", s.dir, err)
+	}
 	due := s.list.take(func(sp span) bool { return sp.to < s.horizon(sp.class) })
 	if len(due) == 0 {
 		return nil
@@ -169,6 +174,35 @@ func (s *Store) expire() error {
 	s.m.expireSeconds.Observe(time.Since(start).Seconds())
 	s.log.Info("values past their retention are deleted", "dir", s.dir, "checkpoints", len(due), "took", time.Since(start))
 	return nil
+}
+
+// expireMerged deletes the hours of each class that are past it as a whole.
+func (s *Store) expireMerged() error {
+	if !s.merged.Load() {
+		return nil
+	}
+	for class := range Class(classCount) {
+		horizon := s.horizon(class)
+		if horizon == math.MinInt64 {
+			continue
+		}
+		for _, space := range []byte{spaceTally, spaceMerged} {
+			from, to := []byte{space, byte(class)}, appendPlace(nil, space, class, hourPlace(hourOf(horizon)))
+			some, err := s.any(from, to)
+			if err != nil {
+				return err
+			}
+			if !some {
+				continue
+			}
+			start := time.Now()
+			if err := s.db.Excise(context.Background(), pebble.KeyRange{Start: from, End: to}); err != nil {
+				return err
+			}
+			s.m.expireSeconds.Observe(time.Since(start).Seconds())
+		}
+	}
+	return s.report.failure()
 }
 
 // deleteSpans takes chunks out of the store, and then the rows that lead to them: after a stop in between there are rows
@@ -187,6 +221,11 @@ func (s *Store) deleteSpans(due []span) error {
 		}
 		i = end
 	}
+	return s.forgetSpans(due)
+}
+
+// forgetSpans deletes the rows of spans.
+func (s *Store) forgetSpans(due []span) error {
 	b := s.db.NewBatch()
 	defer b.Close()
 	for _, sp := range due {

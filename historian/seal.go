@@ -45,19 +45,24 @@ func newSealWriter(s *Store, f fence) *sealWriter {
 }
 
 func (w *sealWriter) create(name string, level int) (*table, error) {
-	fsys := w.s.o.FS
-	dir := fsys.PathJoin(w.s.dir, buildDir)
+	return w.s.createTable(fmt.Sprintf("%08d-%s", w.fence.ckpt, name), level)
+}
+
+// createTable begins a table that is to be ingested at a level.
+func (s *Store) createTable(name string, level int) (*table, error) {
+	fsys := s.o.FS
+	dir := fsys.PathJoin(s.dir, buildDir)
 	if err := fsys.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
 	}
-	t := &table{path: fsys.PathJoin(dir, fmt.Sprintf("%08d-%s.sst", w.fence.ckpt, name))}
+	t := &table{path: fsys.PathJoin(dir, name+".sst")}
 	f, err := fsys.Create(t.path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return nil, err
 	}
-	o := pebbleOptions(fsys, nil, w.s.report, w.s.roomAtOpen())
+	o := pebbleOptions(fsys, nil, s.report, s.roomAtOpen())
 	o.EnsureDefaults()
-	t.w = sstable.NewWriter(objstorageprovider.NewFileWritable(f), o.MakeWriterOptions(level, w.s.db.TableFormat()))
+	t.w = sstable.NewWriter(objstorageprovider.NewFileWritable(f), o.MakeWriterOptions(level, s.db.TableFormat()))
 	return t, nil
 }
 
@@ -163,8 +168,11 @@ func (t *table) finish() error {
 }
 
 // abandon removes what was written.
-func (w *sealWriter) abandon() {
-	for _, t := range append(w.chunks[:], w.heads) {
+func (w *sealWriter) abandon() { w.s.abandonTables(append(w.chunks[:], w.heads)) }
+
+// abandonTables removes tables that were not ingested.
+func (s *Store) abandonTables(tables []*table) {
+	for _, t := range tables {
 		if t == nil {
 			continue
 		}
@@ -172,8 +180,8 @@ func (w *sealWriter) abandon() {
 			// Closing an unfinished table can only fail to be of use.
 			_ = t.w.Close()
 		}
-		if err := w.s.o.FS.Remove(t.path); err != nil {
-			w.s.log.Warn("a table given up could not be removed; the next start does it", "path", t.path, "error", err)
+		if err := s.o.FS.Remove(t.path); err != nil {
+			s.log.Warn("a table given up could not be removed; the next start does it", "path", t.path, "error", err)
 		}
 	}
 }

@@ -34,6 +34,8 @@ type Store struct {
 	m      *metrics
 
 	keep     keepClock
+	viewMu   sync.RWMutex  // held while merged chunks take the place of others, and by whoever begins to look
+	keepMu   sync.Mutex    // one expiry or merge at a time
 	keptLook time.Duration // of the watch, when it last asked for what is due
 
 	heads heads
@@ -57,7 +59,9 @@ type Store struct {
 	ckptMu   sync.Mutex // one checkpoint at a time; guards fence and lastCkpt
 	fence    fence
 	lastCkpt time.Time
-	merged   bool // there are chunks in the C keyspace
+	merged   atomic.Bool // there are chunks in the C keyspace
+	// mergedUpTo is the last checkpoint that a merge took, raised before its tables are in force.
+	mergedUpTo atomic.Uint32
 
 	setMu sync.Mutex // one SetSeries at a time
 
