@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"time"
 )
@@ -59,6 +60,18 @@ func (r rounds) quartiles() (low, high float64) {
 	}
 	s := slices.Sorted(slices.Values(r))
 	return s[(len(s)-1)/4], s[len(s)-1-(len(s)-1)/4]
+}
+
+// medianWithin is where the median lies with 95 % confidence, by ranks (sign test); with less than six rounds anywhere
+// between the extremes.
+func (r rounds) medianWithin() (low, high float64) {
+	if len(r) == 0 {
+		return 0, 0
+	}
+	s := slices.Sorted(slices.Values(r))
+	n := float64(len(s))
+	k := max(int((n-1.96*math.Sqrt(n))/2), 0)
+	return s[k], s[len(s)-1-k]
 }
 
 // pause waits, or less when ctx ends.
