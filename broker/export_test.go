@@ -148,3 +148,21 @@ func (f *Filler) Fill() int {
 	f.buf, _, _ = f.s.fill(f.c, f.buf[:0], 1<<20)
 	return len(f.buf)
 }
+
+// Rows are the keys of every row of a session's incarnation.
+func (b *Broker) Rows(num uint32) (keys []string) {
+	for _, kind := range []string{rowSession, rowFilter, rowQueued, rowFlight, rowInbound, rowSeen} {
+		_ = b.rows.Rows(rowKey(kind, num), func(key, _ []byte) bool {
+			keys = append(keys, string(key))
+			return true
+		})
+	}
+	return keys
+}
+
+// Dirty says whether the janitor has something to write.
+func (b *Broker) Dirty() bool {
+	b.janitor.mu.Lock()
+	defer b.janitor.mu.Unlock()
+	return len(b.janitor.dirty)+len(b.janitor.ended) > 0
+}

@@ -24,14 +24,14 @@ const maxSweep = 4096
 type janitor struct {
 	mu    sync.Mutex
 	dirty []*session
-	ended []uint32 // whose rows go
+	ended []remains // whose rows go
 
 	looked atomic.Int64 // ns, when it last looked for what is over
 }
 
-func (j *janitor) discard(num uint32) {
+func (j *janitor) discard(left remains) {
 	j.mu.Lock()
-	j.ended = append(j.ended, num)
+	j.ended = append(j.ended, left)
 	j.mu.Unlock()
 }
 
@@ -41,7 +41,7 @@ func (j *janitor) note(s *session) {
 	j.mu.Unlock()
 }
 
-func (j *janitor) take() (dirty []*session, ended []uint32) {
+func (j *janitor) take() (dirty []*session, ended []remains) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	dirty, ended, j.dirty, j.ended = j.dirty, j.ended, nil, nil
@@ -104,8 +104,8 @@ func (b *Broker) sweep(ctx context.Context) {
 		}
 		rows, from = rows[:0], i+1
 	}
-	for _, num := range ended {
-		b.discard(ctx, num)
+	for _, left := range ended {
+		b.discard(ctx, left)
 	}
 }
 

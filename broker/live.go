@@ -7,10 +7,18 @@ import (
 
 var _ uns.Live = (*Broker)(nil)
 
-// owedBatch is what Prepare leaves for Publish: the durable deliveries of a batch, by message.
+// owedBatch is what Prepare leaves for Publish: the durable deliveries of a batch, by message; and what a connection tells
+// Prepare, the QoS of publishes that may clear a retained value.
 type owedBatch struct {
-	list []owedMessage
-	next int
+	list   []owedMessage
+	next   int
+	clears []clearing
+}
+
+type clearing struct {
+	at   int
+	qos  byte
+	owed owedMessage // filled in by Prepare
 }
 
 // owedMessage is one message with the row numbers of its durable deliveries, one per receiver, 0 = none.
@@ -27,7 +35,10 @@ func (b *Broker) Prepare(batch *uns.Batch) {
 	if b.persistent.Load() == 0 {
 		return
 	}
-	var owed *owedBatch
+	owed, _ := batch.Owed.(*owedBatch)
+	if owed != nil {
+		b.prepareCleared(batch, owed)
+	}
 	for i := range batch.Messages {
 		msg := &batch.Messages[i]
 		if !msg.Verdict.OK() || msg.At < 0 {
@@ -142,14 +153,50 @@ func (r *receiver) owe(msg *message, policy *auth.Policy, permitted bool, qos by
 	}
 }
 
+// prepareCleared adds the rows of the empty messages of a batch's clears.
+func (b *Broker) prepareCleared(batch *uns.Batch, owed *owedBatch) {
+	for i := range owed.clears {
+		k := &owed.clears[i]
+		in := &batch.Messages[k.at]
+		if in.Verdict.Reason != uns.Cleared {
+			continue
+		}
+		origin, _ := in.Origin.(*session)
+		m := b.matchCleared(in.Workspace, in.Path)
+		to := m.to()
+		ns := b.oweDurably(m, to, min(k.qos, byte(b.o.LiveQoS)), true, origin, &batch.Rows, &message{topic: m.topic}, nil)
+		k.owed = owedMessage{k.at, m, to, ns}
+	}
+}
+
+func (b *Broker) matchCleared(workspace, path string) *match {
+	n := uns.Name{Place: uns.Value, Workspace: workspace, Path: path}
+	full := b.o.Namespace.Full(workspace, path)
+	m := b.index.match(full, &n)
+	if m.topic == "" { // the empty match is shared
+		return &match{generation: m.generation, name: n, topic: full}
+	}
+	return m
+}
+
 // deliverCleared owes the empty message that cleared a topic's retained value to everyone who listens.
-func (b *Broker) deliverCleared(n *uns.Name, origin *session, qos byte) {
-	full := b.o.Namespace.Full(n.Workspace, n.Path)
-	m := b.index.match(full, &uns.Name{Place: uns.Value, Workspace: n.Workspace, Path: n.Path})
-	msg := &message{topic: full}
-	for _, r := range m.to() {
-		policy, ok := r.permitted(m)
-		r.owe(msg, policy, ok, min(qos, byte(b.o.LiveQoS)), true, origin, 0)
+func (b *Broker) deliverCleared(batch *uns.Batch, at int, n *uns.Name, origin *session, qos byte) {
+	var k owedMessage
+	if owed, _ := batch.Owed.(*owedBatch); owed != nil {
+		for i := range owed.clears {
+			if owed.clears[i].at == at {
+				k = owed.clears[i].owed
+			}
+		}
+	}
+	if k.m == nil {
+		k.m = b.matchCleared(n.Workspace, n.Path)
+		k.to = k.m.to()
+	}
+	msg := &message{topic: k.m.topic}
+	for i, r := range k.to {
+		policy, ok := r.permitted(k.m)
+		r.owe(msg, policy, ok, min(qos, byte(b.o.LiveQoS)), true, origin, numberOf(k.ns, i))
 	}
 }
 

@@ -27,7 +27,7 @@ type receiver struct {
 	ids     []byte // all their identifiers as properties [MQTT-3.3.4-3]
 	retain  bool   // one of them asks for retain as published
 	noLocal bool   // one of them asks for none of its own: look at each
-	group   *group // it is a member of a shared subscription
+	group   string // it is a member of this shared subscription
 	grant   atomic.Pointer[grantCheck]
 }
 

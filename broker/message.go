@@ -25,7 +25,7 @@ type delivery struct {
 	ids      []byte       // the subscription identifiers, encoded as properties
 	n        uint64       // of its row, 0 = none
 	weight   int64        // of the message, in bytes
-	group    *group       // whose member it is for
+	group    string       // the filter of the shared subscription by whose turn it came
 	policy   *auth.Policy // the rules under which it was permitted
 }
 

@@ -64,48 +64,149 @@ func (b *Broker) begin(ctx context.Context, c *conn, clean bool, window int, exp
 // endSession ends a session for ever: its subscriptions, what is owed to it, its rows. The caller holds the claim.
 func (b *Broker) endSession(s *session) {
 	defer b.publishWill(s.takeWill(b.now(), true))
-	subs, shared := s.end()
+	subs, left := s.end()
 	list := make([]*subscription, 0, len(subs))
 	for _, sub := range subs {
 		list = append(list, sub)
 	}
 	b.index.remove(list...)
-	b.passOn(shared)
 	b.mu.Lock()
 	if b.sessions[s.id] == s {
 		delete(b.sessions, s.id)
 	}
 	b.mu.Unlock()
-	if s.num == 0 {
-		return
+	if s.num != 0 {
+		b.persistent.Add(-1)
 	}
-	b.persistent.Add(-1)
-	b.janitor.discard(s.num)
+	if s.num != 0 || len(left.shared) > 0 {
+		b.janitor.discard(left)
+	}
 }
 
-// discard deletes every row of a session; those of messages that are being committed now are orphans until the next start.
+// remains is what a session that ended leaves behind.
+type remains struct {
+	num     uint32     // of its rows, 0: it has none
+	shared  []delivery // for its groups, without a row
+	settled [][]byte   // keys of rows whose messages are done
+	sent    []uint64   // QoS 2 messages that may have been sent; their rows may not say so yet
+	from    *session   // for its counts; nil after a restart
+}
+
+// discard gives what a session was to get for its groups to their other members and deletes every row of it; those of
+// messages that are being committed now are orphans until the next start. A message that moves has its row written under
+// the new session in the commit that deletes the old one, so that a kill finds it at one of the two.
 // It is the janitor's: a stalled store must not hold up a client.
-func (b *Broker) discard(ctx context.Context, num uint32) {
-	rows := []uns.Row{{Key: rowKey(rowSession, num)}}
-	for _, kind := range []string{rowFilter, rowQueued, rowFlight, rowInbound, rowSeen} {
-		err := b.rows.Rows(rowKey(kind, num), func(key, _ []byte) bool {
-			rows = append(rows, uns.Row{Key: append([]byte(nil), key...)})
+func (b *Broker) discard(ctx context.Context, left remains) {
+	var rows []uns.Row
+	var moves []moved
+	commit := func() bool {
+		if len(rows) > 0 {
+			if err := b.rows.Append(ctx, nil, rows); err != nil {
+				b.log.Warn("rows of an ended session could not be moved and deleted; trying again", "error", err)
+				b.janitor.discard(left)
+				return false
+			}
+		}
+		for _, to := range moves {
+			to.to.enqueue(to.d)
+		}
+		rows, moves = rows[:0], moves[:0]
+		return true
+	}
+	lost := 0
+	for len(left.shared) > 0 {
+		n := min(len(left.shared), maxSweep)
+		for i := range left.shared[:n] {
+			to, more, ok := b.moveTo(&left.shared[i], rows)
+			if !ok {
+				lost++
+				continue
+			}
+			rows, moves = more, append(moves, to)
+		}
+		if !commit() {
+			return
+		}
+		left.shared = left.shared[n:]
+	}
+	if left.num != 0 && !b.discardRows(&left, &rows, &moves, commit, &lost) {
+		return
+	}
+	if lost > 0 && left.from != nil {
+		left.from.drop(dropSessionEnded, lost)
+	}
+}
+
+// discardRows moves and deletes the rows of left.num; false: not all of it could be done.
+func (b *Broker) discardRows(left *remains, rows *[]uns.Row, moves *[]moved, commit func() bool, lost *int) bool {
+	sent := map[uint64]bool{} // [MQTT-4.8.2-5]
+	for _, n := range left.sent {
+		sent[n] = true
+	}
+	done := map[string]bool{}
+	for _, key := range left.settled {
+		done[string(key)] = true
+	}
+	*rows = append(*rows, uns.Row{Key: rowKey(rowSession, left.num)})
+	var queued []delivery
+	for _, kind := range []string{rowFilter, rowInbound, rowSeen, rowQueued, rowFlight} {
+		err := b.rows.Rows(rowKey(kind, left.num), func(key, value []byte) bool {
+			key = append([]byte(nil), key...)
+			if kind == rowFlight && len(key) == 14 {
+				sent[queuedN(key)] = true
+			}
+			if kind == rowQueued && !done[string(key)] {
+				if d, ok := parseQueued(value); ok && d.group != "" {
+					d.n = queuedN(key)
+					queued = append(queued, d)
+					return true
+				}
+			}
+			*rows = append(*rows, uns.Row{Key: key})
 			return true
 		})
 		if err != nil {
 			b.log.Warn("rows of an ended session could not be read; the next start deletes them", "error", err)
-			return
+			return false
 		}
 	}
-	for len(rows) > 0 {
-		n := min(len(rows), maxSweep)
-		if err := b.rows.Append(ctx, nil, rows[:n]); err != nil {
-			b.log.Warn("rows of an ended session could not be deleted; trying again", "error", err)
-			b.janitor.discard(num)
-			return
-		}
-		rows = rows[n:]
+	// Flights last: one whose row is gone before its message's would be taken for one that was not sent.
+	flights := len(*rows)
+	for flights > 0 && string((*rows)[flights-1].Key[:2]) == rowFlight {
+		flights--
 	}
+	last := append([]uns.Row(nil), (*rows)[flights:]...)
+	all := append([]uns.Row(nil), (*rows)[:flights]...)
+	*rows = (*rows)[:0]
+	for len(all) > 0 {
+		n := min(len(all), maxSweep)
+		if *rows = append(*rows, all[:n]...); !commit() {
+			return false
+		}
+		all = all[n:]
+	}
+	for i := range queued {
+		d := &queued[i]
+		old := uns.Row{Key: queuedKey(left.num, d.n)}
+		if d.qos == 1 || !sent[d.n] {
+			if to, more, ok := b.moveTo(d, *rows); ok {
+				*rows, *moves = more, append(*moves, to)
+			} else {
+				*lost++
+			}
+		}
+		if *rows = append(*rows, old); len(*rows) >= maxSweep && !commit() {
+			return false
+		}
+	}
+	for len(last) > 0 {
+		n := min(len(last), maxSweep)
+		if *rows = append(*rows, last[:n]...); !commit() {
+			return false
+		}
+		last = last[n:]
+	}
+	return commit()
 }
 
 // restore brings back the sessions that outlived the process. Called by Open.
@@ -184,7 +285,7 @@ func (b *Broker) restore() error {
 		return err
 	}
 	for num := range orphans {
-		b.janitor.discard(num)
+		b.janitor.discard(remains{num: num})
 	}
 	for _, s := range byNum {
 		s.restored()

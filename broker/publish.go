@@ -208,6 +208,15 @@ func (c *conn) prepare() {
 			continue
 		case it.at < 0:
 			c.prepareOrdinary(it)
+		case durable && it.qos > 0:
+			if m := &c.batch.Messages[it.at]; m.Retain && len(m.Payload) == 0 {
+				owed, _ := c.batch.Owed.(*owedBatch)
+				if owed == nil {
+					owed = &owedBatch{}
+					c.batch.Owed = owed
+				}
+				owed.clears = append(owed.clears, clearing{at: it.at, qos: it.qos})
+			}
 		}
 		switch it.answer {
 		case typePuback:
@@ -300,7 +309,7 @@ func (c *conn) announce() {
 			continue
 		}
 		if c.batch.Messages[it.at].Verdict.Reason == uns.Cleared {
-			c.b.deliverCleared(&it.entry.name, c.session, it.qos)
+			c.b.deliverCleared(&c.batch, it.at, &it.entry.name, c.session, it.qos)
 		}
 		if it.response != nil {
 			c.reply(it)

@@ -77,6 +77,15 @@ func (s *session) enqueue(d delivery) {
 	c := s.conn
 	if s.over || c == nil && (s.num == 0 || d.qos == 0) {
 		over := s.over
+		if over && d.group != "" { // it was chosen and has ended meanwhile: another member gets it
+			s.mu.Unlock()
+			left := remains{num: s.num}
+			if d.n == 0 {
+				left = remains{shared: []delivery{d}, from: s}
+			}
+			s.b.janitor.discard(left)
+			return
+		}
 		s.settle(&d)
 		s.mu.Unlock()
 		if !over {
@@ -314,10 +323,27 @@ func (s *session) detach(now time.Time) {
 }
 
 // end lets go of everything. Cached matches may still point here for a while.
-func (s *session) end() (subscriptions map[string]*subscription, shared []delivery) {
+func (s *session) end() (subscriptions map[string]*subscription, left remains) {
 	s.mu.Lock()
-	shared = s.shared()
-	lost := s.queue.n + len(s.flights) - len(shared)
+	left = remains{num: s.num, shared: s.shared(), settled: s.forgotten, from: s}
+	lost := s.queue.n + len(s.flights) - len(left.shared)
+	if s.num != 0 { // those are counted when nobody of their group takes them
+		for i := range s.flights {
+			f := &s.flights[i]
+			switch {
+			case f.n == 0 || f.group == "":
+			case f.qos == 1:
+				lost--
+			default:
+				left.sent = append(left.sent, f.n)
+			}
+		}
+		for i := range s.queue.n {
+			if d := s.queue.at(i); d.n != 0 && d.group != "" {
+				lost--
+			}
+		}
+	}
 	subscriptions = s.subscriptions
 	s.over, s.conn, s.subscriptions, s.queue, s.flights, s.open, s.inbound = true, nil, nil, ring{}, nil, nil, nil
 	s.resend, s.forgotten, s.durable, s.replay = 0, nil, nil, replay{}
@@ -325,7 +351,7 @@ func (s *session) end() (subscriptions map[string]*subscription, shared []delive
 	if lost > 0 {
 		s.drop(dropSessionEnded, lost)
 	}
-	return subscriptions, shared
+	return subscriptions, left
 }
 
 // mustCommit says whether what fill gave waits for commit.

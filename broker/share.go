@@ -42,7 +42,7 @@ type sharing struct {
 func (g *group) receivers() *sharing {
 	x := &sharing{group: g}
 	for _, sub := range g.members {
-		r := &receiver{session: sub.session, subs: []*subscription{sub}, group: g}
+		r := &receiver{session: sub.session, subs: []*subscription{sub}, group: sub.filter}
 		r.seal()
 		x.members = append(x.members, r)
 	}
@@ -76,7 +76,7 @@ func (x *sharing) next(m *match) (waiting *receiver) {
 		if r.session.connected() {
 			return r
 		}
-		if waiting == nil && r.session.num != 0 {
+		if waiting == nil && r.session.num != 0 && r.qos > 0 {
 			waiting = r
 		}
 	}
@@ -90,44 +90,73 @@ func (s *session) connected() bool {
 	return s.conn != nil
 }
 
-// shared takes what a session that ends was to get for its groups and has not acknowledged. A QoS 2 message that was sent
-// goes to nobody else [MQTT-4.8.2-5]; neither does one that its row alone has. The lock is held.
+// shared takes what a session that ends was to get for its groups, has not acknowledged, and has in memory alone. A QoS 2
+// message that was sent goes to nobody else [MQTT-4.8.2-5]. What has a row is moved from it. The lock is held.
 func (s *session) shared() (list []delivery) {
 	for i := range s.flights {
-		if f := &s.flights[i]; f.group != nil && f.qos == 1 && f.message != nil {
+		if f := &s.flights[i]; f.group != "" && f.qos == 1 && f.n == 0 {
 			list = append(list, f.delivery)
 		}
 	}
 	for i := range s.queue.n {
-		if d := s.queue.at(i); d.group != nil && d.message != nil && !d.lost {
+		if d := s.queue.at(i); d.group != "" && d.n == 0 {
 			list = append(list, *d)
 		}
 	}
 	return list
 }
 
-// passOn gives what a member that left did not acknowledge to another of its group.
-func (b *Broker) passOn(list []delivery) {
-	for _, d := range list {
-		r, m := b.memberFor(&d)
-		if r == nil {
-			continue
-		}
-		if policy, ok := r.permitted(m); ok {
-			if next, ok := r.delivery(d.message, policy, d.qos, d.retain, nil); ok {
-				r.session.enqueue(next)
-			}
-		}
+// moved is a message that goes to another member of its group, once its row is there.
+type moved struct {
+	to *session
+	d  delivery
+}
+
+// moveTo finds the member of a message's group that gets it now that another has left, and adds its row where that member's
+// session outlives its connection; ok is false when nobody may have it.
+func (b *Broker) moveTo(d *delivery, rows []uns.Row) (to moved, _ []uns.Row, ok bool) {
+	r, m := b.memberFor(d)
+	if r == nil {
+		return to, rows, false
 	}
+	policy, ok := r.permitted(m)
+	if !ok {
+		return to, rows, false
+	}
+	next, ok := r.delivery(d.message, policy, d.qos, d.retain, nil)
+	if !ok {
+		return to, rows, false
+	}
+	if r.session.num != 0 && next.qos > 0 {
+		next.n = r.session.lastN.Add(1)
+		value := appendQueued(nil, &next, next.topic, next.properties, next.expires)
+		rows = append(rows, uns.Row{Key: queuedKey(r.session.num, next.n), Value: append(value, next.payload...)})
+	}
+	return moved{r.session, next}, rows, true
 }
 
 func (b *Broker) memberFor(d *delivery) (*receiver, *match) {
-	b.index.mu.RLock()
-	x := d.group.receivers()
-	b.index.mu.RUnlock()
-	if len(x.members) == 0 {
+	x := b.index.group(d.group)
+	if x == nil {
 		return nil, nil
 	}
 	m := &match{topic: d.topic, name: b.o.Namespace.Parse(d.topic, "")}
 	return x.next(m), m
+}
+
+// group finds a shared subscription by its filter, nil when it has no member.
+func (x *index) group(filter string) *sharing {
+	share, inner := cutShare(filter)
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	n := &x.root
+	for level := range strings.SplitSeq(inner, "/") {
+		if n = n.child(level); n == nil {
+			return nil
+		}
+	}
+	if g := n.groups[share]; g != nil {
+		return g.receivers()
+	}
+	return nil
 }

@@ -82,16 +82,24 @@ func appendQueued(b []byte, d *delivery, topic string, properties []byte, expire
 	if d.retain {
 		flags |= 1
 	}
-	b = append(b, 2, flags) // version; 1 had its expiry in seconds
+	version := byte(2) // 1 had its expiry in seconds
+	if d.group != "" {
+		version = 3 // has the group besides
+	}
+	b = append(b, version, flags)
 	b = binary.AppendUvarint(b, uint64(expires))
 	b = append(binary.AppendUvarint(b, uint64(len(topic))), topic...)
 	b = append(binary.AppendUvarint(b, uint64(len(properties))), properties...)
-	return append(binary.AppendUvarint(b, uint64(len(d.ids))), d.ids...)
+	b = append(binary.AppendUvarint(b, uint64(len(d.ids))), d.ids...)
+	if version == 3 {
+		b = append(binary.AppendUvarint(b, uint64(len(d.group))), d.group...)
+	}
+	return b
 }
 
 // parseQueued reads a queue row; nothing of the result points into b.
 func parseQueued(b []byte) (d delivery, ok bool) {
-	if len(b) < 2 || b[0] < 1 || b[0] > 2 {
+	if len(b) < 2 || b[0] < 1 || b[0] > 3 {
 		return d, false
 	}
 	version := b[0]
@@ -106,15 +114,19 @@ func parseQueued(b []byte) (d delivery, ok bool) {
 	if m.expires, b = int64(expires), b[k:]; version == 1 {
 		m.expires *= 1000
 	}
-	var topic []byte
-	for _, part := range []*[]byte{&topic, &m.properties, &d.ids} {
+	var topic, group []byte
+	parts := []*[]byte{&topic, &m.properties, &d.ids, &group}
+	if version < 3 {
+		parts = parts[:3]
+	}
+	for _, part := range parts {
 		n, k := binary.Uvarint(b)
 		if k <= 0 || n > uint64(len(b)-k) {
 			return d, false
 		}
 		*part, b = b[k:k+int(n):k+int(n)], b[k+int(n):]
 	}
-	m.topic, m.payload = string(topic), b
+	m.topic, m.payload, d.group = string(topic), b, string(group)
 	d.message, d.weight = m, m.size()
 	return d, true
 }
