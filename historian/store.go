@@ -103,9 +103,16 @@ func Open(dir string, o Options) (*Store, error) {
 		wakeKeep:       make(chan struct{}, 1),
 		stop:           make(chan struct{}),
 	}
+	if err := claim.CheckLogs(o.FS, false); err != nil {
+		return nil, errors.Join(err, claim.Release())
+	}
 	s.stall.init()
 	room := s.roomAtOpen()
-	if s.db, err = pebble.Open(dir, pebbleOptions(o.FS, claim.Lock(), s.report, room)); err != nil {
+	po := func() *pebble.Options { return pebbleOptions(o.FS, claim.Lock(), s.report, room) }
+	if err := datadir.Settled(dir, po); err != nil {
+		return nil, errors.Join(claim.Explain(err), claim.Release())
+	}
+	if s.db, err = pebble.Open(dir, po()); err != nil {
 		return nil, errors.Join(claim.Explain(err), claim.Release())
 	}
 	if err := s.load(); err != nil {

@@ -48,6 +48,8 @@ type Store struct {
 	claim  *datadir.Claim
 	report *reporter
 
+	commit sync.Mutex // held during a commit
+
 	mu     sync.Mutex // guards closed against inUse
 	closed bool
 	inUse  sync.WaitGroup // calls that use db
@@ -68,6 +70,9 @@ func Open(dir string, o Options) (*Store, error) {
 	claim, err := datadir.Take(o.FS, dir, kind())
 	if err != nil {
 		return nil, err
+	}
+	if err := claim.CheckLogs(o.FS, true); err != nil {
+		return nil, errors.Join(err, claim.Release())
 	}
 	r := &reporter{log: o.Log.With("part", "kv"), fatal: o.Fatal}
 	db, err := pebble.Open(dir, options(o.FS, claim.Lock(), r))
@@ -148,7 +153,12 @@ func (s *Store) Apply(ops ...Op) error {
 			return fmt.Errorf("kv: apply: %w", err)
 		}
 	}
-	if err := b.Commit(pebble.Sync); err != nil {
+	// One at a time: a record in the log then proves that the one before it had been fsynced, which is how a damaged log
+	// is told from a torn one.
+	s.commit.Lock()
+	err := b.Commit(pebble.Sync)
+	s.commit.Unlock()
+	if err != nil {
 		return fmt.Errorf("kv: apply: %w", err)
 	}
 	// Pebble reports a failed fsync to its logger and returns nil when that returns.
