@@ -166,3 +166,6 @@ func (b *Broker) Dirty() bool {
 	defer b.janitor.mu.Unlock()
 	return len(b.janitor.dirty)+len(b.janitor.ended) > 0
 }
+
+// Expire is the janitor's look at sessions whose time is over.
+func (b *Broker) Expire() { b.expire(b.now()) }

@@ -192,6 +192,7 @@ type setting struct {
 	broker func(*broker.Options)
 	uns    func(*uns.Options)
 	accept func(ctx context.Context, b *uns.Batch, real func() error) error
+	ahead  int64 // of the clock
 }
 
 // shelf is what a box needs of a historian.
@@ -210,6 +211,7 @@ func open(t testing.TB, s setting) *box {
 		s.disk = s.store
 	}
 	x := &box{t: t, store: s.store, reg: prometheus.NewRegistry(), clock: &clock{}}
+	x.clock.ahead.Store(s.ahead)
 
 	uo := uns.DefaultOptions()
 	uo.Now = x.clock.now
