@@ -747,7 +747,7 @@ func (m *spec) end() {
 // [MQTT-4.9.0-2] [MQTT-3.8.4-3]. MILLRACE_LONG=1 takes a million steps.
 func TestSessionSpec(t *testing.T) {
 	leakCheck(t)
-	steps, each := 30_000, 500
+	steps, each := 20_000, 500
 	if os.Getenv("MILLRACE_LONG") == "1" {
 		steps = 1_000_000
 	} else if testing.Short() {

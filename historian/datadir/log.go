@@ -89,9 +89,11 @@ func checkLog(fsys vfs.FS, path string, number uint32, serial bool) (at int64, d
 				at = base + int64(i)
 				damaged = provenWhole(b[i:], at, number, serial)
 				for serial && !damaged && n == logBlock {
-					if n, err = io.ReadFull(f, block); n > 0 {
-						damaged = provenWhole(append([]byte{0}, block[:n]...), at, number, serial)
+					n, err = io.ReadFull(f, block)
+					if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+						return 0, false, err
 					}
+					damaged = provenWhole(append([]byte{0}, block[:n]...), at, number, serial)
 				}
 				return at, damaged, nil
 			}
