@@ -45,7 +45,7 @@ func TestFieldCasesTable(t *testing.T) {
 				if folder == "" || !in(folder)[w] {
 					t.Errorf("%s: there is no %s in %q", r[1], w, folder)
 				}
-			case w == "auth", w == "broker", w == "uns", w == "historian", w == "cmd/millrace":
+			case w == "auth", w == "broker", w == "uns", w == "historian", w == "web", w == "cmd/millrace":
 				folder = w
 			}
 		}
