@@ -99,6 +99,12 @@ func (c *committer) fill(g *group) error {
 	b := c.batch
 	for i := range g.series {
 		w := &g.series[i]
+		if w.gone {
+			if err := c.fillGone(w); err != nil {
+				return err
+			}
+			continue
+		}
 		c.key = appendSeriesKey(c.key[:0], w.id)
 		c.value = w.row.append(c.value[:0])
 		if err := b.Set(c.key, c.value, nil); err != nil {
@@ -163,9 +169,12 @@ func (s *Store) apply(g *group) {
 	s.applyMu.Lock()
 	for i := range g.series {
 		w := &g.series[i]
-		if w.born {
+		switch {
+		case w.born:
 			s.heads.bear(w.id, w.row.class, w.row.classes, 0)
-		} else {
+		case w.gone:
+			s.heads.bury(w.id)
+		default:
 			s.heads.setClass(w.id, w.row.class)
 		}
 	}
@@ -186,8 +195,11 @@ func (s *Store) apply(g *group) {
 		s.m.late.Add(float64(late))
 	}
 	for i := range g.series {
-		if g.series[i].born {
+		switch {
+		case g.series[i].born:
 			s.seriesCount.Add(1)
+		case g.series[i].gone:
+			s.seriesCount.Add(-1)
 		}
 	}
 	if s.logBytes.Load() >= s.o.Checkpoint.LogBytes || s.logValues.Load() >= s.o.Checkpoint.Values {

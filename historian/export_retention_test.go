@@ -31,3 +31,15 @@ func (s *Store) Keys(space byte) (n int) {
 
 // MergeAll merges every checkpoint, whether its hours are over or not.
 func (s *Store) MergeAll() error { return s.mergeBefore(math.MaxInt64) }
+
+// PurgeNow takes deleted series off the disk.
+func (s *Store) PurgeNow() error { return s.purgeDue() }
+
+// KeysOf counts the places in which a series has keys of head rows, chunks and tallies.
+func (s *Store) KeysOf(id Series) int {
+	ranges, err := s.placesOf(id)
+	if err != nil {
+		panic(err)
+	}
+	return len(ranges)
+}

@@ -38,6 +38,9 @@ type seriesWrite struct {
 	id   Series
 	row  seriesRow
 	born bool
+	gone bool
+	// purge: what it leaves is to be taken off the disk.
+	purge bool
 }
 
 // outcome is what the callers of one group wait for. It is made per group, because a caller may look at it
@@ -73,8 +76,9 @@ type groups struct {
 	open   *group
 	spare  *group // reset, or nil while it is being committed
 	closed bool
-	seq    uint64 // the last one given
-	next   Series // the next id given
+	seq    uint64              // the last one given
+	next   Series              // the next id given
+	dead   map[Series]struct{} // ids of series that were deleted; nil while there are none
 	stamps []int64
 	quorum int // callers at which the open group is ripe; 0 is off
 }
@@ -151,6 +155,14 @@ func (q *groups) check(samples []Sample) error {
 	for i := range samples {
 		if id := samples[i].Series; id == 0 || id >= q.next {
 			return fmt.Errorf("%w %d", ErrUnknownSeries, id)
+		}
+	}
+	for i := range samples {
+		if len(q.dead) == 0 {
+			break
+		}
+		if _, dead := q.dead[samples[i].Series]; dead {
+			return fmt.Errorf("%w %d, which was deleted", ErrUnknownSeries, samples[i].Series)
 		}
 	}
 	return nil
@@ -261,7 +273,8 @@ func (q *groups) close() {
 func (q *groups) reserved(id Series) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return id != 0 && id < q.next
+	_, dead := q.dead[id]
+	return id != 0 && id < q.next && !dead
 }
 
 // bear gives the next id and puts its row into the open group.

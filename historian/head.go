@@ -161,6 +161,9 @@ func (h *heads) seal(id Series, ckpt uint32) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	hd := sh.at(id)
+	if hd == nil { // deleted meanwhile
+		return
+	}
 	hd.sealing = nil
 	hd.sealed = ckpt
 }

@@ -23,7 +23,7 @@ import (
 //	P class1 ckpt4 series4 first8 part2   a chunk of one checkpoint and one hour, see chunk.go
 //	Q …                                   queues of offline sessions (reserved)
 //	T name                                series4
-//	X series4 …                           delete ranges (reserved)
+//	X series4                             a series that was deleted, see delete.go
 //
 // H, P, C and A are written by ingestion only and the rest by commits only. No memtable ever holds a key of the
 // former, so an ingestion never has to flush one.
@@ -37,6 +37,7 @@ const (
 	spaceRow     = 'N'
 	spacePartial = 'P'
 	spaceName    = 'T'
+	spaceGone    = 'X'
 )
 
 // formatVersion is the newest layout of keys and values this code reads and the one it writes.

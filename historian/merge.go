@@ -198,10 +198,14 @@ func (m *merger) gather() (err error) {
 
 func (m *merger) gatherSeries(its []*pebble.Iterator, id Series) error {
 	m.window = m.window[:0]
+	gone := m.s.group.gone(id)
 	for _, it := range its {
 		for ; it.Valid(); it.Next() {
 			if got, _ := chunkKeySeries(it.Key()); got != id {
 				break
+			}
+			if gone {
+				continue
 			}
 			value, err := it.ValueAndErr()
 			if err != nil {

@@ -142,6 +142,9 @@ func (s *Store) loadSeries() error {
 	if err != nil {
 		return s.damaged(err)
 	}
+	if err := s.loadGone(); err != nil {
+		return s.damaged(err)
+	}
 	s.group.stamps = make([]int64, s.group.next)
 	return nil
 }
@@ -158,6 +161,9 @@ func (s *Store) loadHeads() error {
 		}
 		if err := row.read(value, id); err != nil {
 			return false, err
+		}
+		if s.group.gone(id) {
+			return true, nil
 		}
 		if !s.heads.restore(id, &row) {
 			return false, fmt.Errorf("head row of series %d, which has no row: %w", id, errCorrupt)
@@ -239,6 +245,9 @@ func (s *Store) replayGroup(group []Sample) error {
 	for i := range group {
 		sample := &group[i]
 		if _, ok := s.heads.apply(sample); !ok {
+			if s.group.gone(sample.Series) {
+				continue
+			}
 			return fmt.Errorf("a sample of series %d, which has no row: %w", sample.Series, errCorrupt)
 		}
 		if !sample.Stamped {

@@ -135,7 +135,7 @@ func (s *Store) keepLoop() {
 			return
 		case <-s.wakeKeep:
 		}
-		err := errors.Join(s.expire(), s.mergeDue())
+		err := errors.Join(s.expire(), s.mergeDue(), s.purgeDue())
 		if now := s.o.Elapsed(); err == nil && now-written >= keptEvery {
 			written = now
 			err = s.writeKept(now)
