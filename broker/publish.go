@@ -255,7 +255,7 @@ func (c *conn) acknowledge() {
 		verdict := uns.Verdict{}
 		if it.at >= 0 {
 			m := &c.batch.Messages[it.at]
-			if verdict = m.Verdict; it.entry.value == nil && verdict.OK() {
+			if verdict = m.Verdict; verdict.OK() { // a topic that was deleted is another one now
 				it.entry.value = m.Topic
 			}
 		}

@@ -48,6 +48,8 @@ func (m *memory) SetSeries(context.Context, historian.Series, historian.Class, [
 	return nil
 }
 
+func (m *memory) DeleteSeries(context.Context, historian.Series, bool) error { return nil }
+
 func (m *memory) Append(ctx context.Context, s []historian.Sample, rows []historian.Row) error {
 	m.mu.Lock()
 	wait := m.append

@@ -100,7 +100,7 @@ func (c *committer) fill(g *group) error {
 	for i := range g.series {
 		w := &g.series[i]
 		if w.gone {
-			if err := c.fillGone(w); err != nil {
+			if err := c.fillGone(g, w); err != nil {
 				return err
 			}
 			continue

@@ -68,15 +68,36 @@ func appendGoneKey(dst []byte, id Series) []byte {
 }
 
 // fillGone puts the end of a series into the commit.
-func (c *committer) fillGone(w *seriesWrite) error {
+func (c *committer) fillGone(g *group, w *seriesWrite) error {
 	flags := byte(0)
 	if w.purge {
 		flags |= gonePurge
 	}
-	return errors.Join(
+	err := errors.Join(
 		c.batch.Delete(appendSeriesKey(nil, w.id), nil),
-		c.batch.Delete(appendNameKey(nil, string(w.row.name)), nil),
 		c.batch.Set(appendGoneKey(nil, w.id), []byte{goneVersion, flags}, nil))
+	if taken, fault := c.nameTaken(g, w); fault != nil || taken {
+		return errors.Join(err, fault)
+	}
+	return errors.Join(err, c.batch.Delete(appendNameKey(nil, string(w.row.name)), nil))
+}
+
+// nameTaken says whether the name of a series that ends leads to another by now.
+func (c *committer) nameTaken(g *group, w *seriesWrite) (bool, error) {
+	for i := range g.series {
+		if o := &g.series[i]; o.born && bytes.Equal(o.row.name, w.row.name) {
+			return true, nil
+		}
+	}
+	v, closer, err := c.s.db.Get(appendNameKey(nil, string(w.row.name)))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	taken := len(v) != 4 || Series(binary.BigEndian.Uint32(v)) != w.id
+	return taken, closer.Close()
 }
 
 // bury takes the head of a series away.

@@ -59,6 +59,16 @@ func (b *Batch) Reset() {
 	b.begin()
 }
 
+// orphaned says whether a topic of the batch was deleted.
+func (b *Batch) orphaned() bool {
+	for i := range b.Messages {
+		if m := &b.Messages[i]; m.Topic != nil && m.Topic.gone.Load() {
+			return true
+		}
+	}
+	return false
+}
+
 // begin drops what an earlier Accept left.
 func (b *Batch) begin() {
 	b.Samples = b.Samples[:0]

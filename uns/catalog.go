@@ -20,6 +20,9 @@ type Store interface {
 	CreateSeries(name string, class historian.Class, meta []byte) (historian.Series, error)
 	// SetSeries replaces class and meta, durably.
 	SetSeries(ctx context.Context, id historian.Series, class historian.Class, meta []byte) error
+	// DeleteSeries ends a series, durably: nobody can read or append to it any more. purge: what it leaves goes off the disk
+	// within minutes.
+	DeleteSeries(ctx context.Context, id historian.Series, purge bool) error
 	// Append returns when all of samples and rows are durable; after an error none of them is.
 	Append(ctx context.Context, samples []historian.Sample, rows []historian.Row) error
 }
@@ -230,6 +233,10 @@ func (c *Catalog) Set(ctx context.Context, workspace, path string, patch []byte)
 		}
 	}
 	t.change.Lock()
+	if t.gone.Load() { // deleted meanwhile
+		t.change.Unlock()
+		return c.Set(ctx, workspace, path, patch)
+	}
 	defer t.change.Unlock()
 	r, err := c.patched(t.rules.Load(), patch)
 	if err != nil {
@@ -278,7 +285,7 @@ func (c *Catalog) fillUnit(ctx context.Context, t *Topic, unit []byte) error {
 	t.change.Lock()
 	defer t.change.Unlock()
 	r := t.rules.Load()
-	if r.settings.Schema.Unit != "" {
+	if r.settings.Schema.Unit != "" || t.gone.Load() {
 		return nil
 	}
 	r = withUnit(r, unit)

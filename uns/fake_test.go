@@ -24,6 +24,7 @@ type memory struct {
 	samples []historian.Sample
 	opaque  []historian.Row
 	appends int
+	deleted []historian.Series
 	clock   func() time.Time // nil: noon
 
 	onAppend func() error
@@ -56,6 +57,13 @@ func (m *memory) SetSeries(_ context.Context, id historian.Series, class histori
 	return nil
 }
 
+func (m *memory) DeleteSeries(_ context.Context, id historian.Series, _ bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.deleted = append(m.deleted, id)
+	return nil
+}
+
 func (m *memory) Append(_ context.Context, samples []historian.Sample, rows []historian.Row) error {
 	if m.onAppend != nil {
 		if err := m.onAppend(); err != nil {
@@ -64,6 +72,11 @@ func (m *memory) Append(_ context.Context, samples []historian.Sample, rows []hi
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for i := range samples {
+		if slices.Contains(m.deleted, samples[i].Series) {
+			return historian.ErrUnknownSeries
+		}
+	}
 	m.appends++
 	for i := range samples {
 		s := &samples[i]

@@ -73,6 +73,19 @@ func (in *Ingress) Source(client string) *Source {
 // (historian.ErrStalled, ErrClosed …): nothing may be acknowledged, nothing was stored, and the messages that would
 // have been stored have the verdict internal. Every message is counted, once per Accept.
 func (in *Ingress) Accept(ctx context.Context, b *Batch) error {
+	rows := len(b.Rows)
+	for {
+		err := in.accept(ctx, b)
+		if !errors.Is(err, historian.ErrUnknownSeries) || !b.orphaned() {
+			return err
+		}
+		// A topic was deleted while its value was on its way: nothing was stored, and the value makes the topic anew.
+		clear(b.Rows[rows:])
+		b.Rows, b.Owed = b.Rows[:rows], nil
+	}
+}
+
+func (in *Ingress) accept(ctx context.Context, b *Batch) error {
 	b.begin()
 	now := in.now()
 	since := now.Sub(in.start)
@@ -96,6 +109,9 @@ func (in *Ingress) Accept(ctx context.Context, b *Batch) error {
 	}
 	if failure == nil && len(b.Samples)+len(b.Rows) > 0 {
 		failure = in.store.Append(ctx, b.Samples, b.Rows)
+	}
+	if errors.Is(failure, historian.ErrUnknownSeries) && b.orphaned() {
+		return failure
 	}
 	if failure != nil {
 		in.undo(b, &count)
@@ -156,6 +172,9 @@ func (in *Ingress) take(b *Batch, m *Message, now time.Time, since time.Duration
 	}
 	if int64(len(m.Payload)) > in.maxSize {
 		return refuse(PayloadTooLarge, "payload: %d bytes, at most %d are allowed", len(m.Payload), in.maxSize), nil
+	}
+	if m.Topic != nil && m.Topic.gone.Load() {
+		m.Path, m.Topic = m.Topic.Path, nil
 	}
 	if m.Topic == nil {
 		m.Topic = sp.lookup(m.Path)

@@ -20,6 +20,7 @@ type Topic struct {
 	// newest is the greatest time of a stored sample, in ns; 0 = nobody has asked yet. It is followed for topics that
 	// expect values at an interval or whose devices stamp them.
 	newest   atomic.Int64
+	gone     atomic.Bool // deleted: its path may have another by now
 	violated atomic.Pointer[violations]
 	// change orders those who write settings; readers take the pointer.
 	change sync.Mutex

@@ -45,6 +45,13 @@ func (h *shelf) SetSeries(_ context.Context, id historian.Series, class historia
 	return nil
 }
 
+func (h *shelf) DeleteSeries(_ context.Context, id historian.Series, _ bool) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.samples, id)
+	return nil
+}
+
 func (h *shelf) EachSeries(fn func(historian.SeriesRow) bool) error {
 	for _, row := range h.rows {
 		if !fn(row) {

@@ -187,21 +187,34 @@ func (w *Web) addTopics() {
 		})
 }
 
-// addDelete keeps the place of a call that this version cannot do: values are never deleted yet.
 func (w *Web) addDelete() {
 	type gone struct{}
+	type deleteIn struct {
+		TopicIn
+		Purge bool `query:"purge" doc:"Take what it leaves off the disk within minutes; without it the octets go as the retention of the topic would have it"`
+	}
 	register(w, route{method: http.MethodDelete, path: "/uns/topic", id: "delete-topic", tag: "UNS", rule: rule{role: auth.RoleDesigner}, missing: true,
-		conflicts: []int{http.StatusNotImplemented}, summary: "Delete a topic with its history", doc: "Not in this version: the answer is 501."},
-		func(_ context.Context, c *caller, in *TopicIn) (*gone, error) {
+		status: http.StatusNoContent, summary: "Delete a topic with its history",
+		doc: "Values, settings and the retained value are gone at once and for good. A value that comes afterwards makes the topic anew."},
+		func(ctx context.Context, c *caller, in *deleteIn) (*gone, error) {
 			workspace, err := w.workspace(c, in.Workspace)
 			if err != nil {
 				return nil, err
 			}
-			if _, err := w.topic(c, workspace, in.Topic); err != nil {
+			t, err := w.topic(c, workspace, in.Topic)
+			if err != nil {
 				return nil, err
 			}
-			return nil, problem(http.StatusNotImplemented, "not_available", "topics and their history cannot be deleted in this version",
-				"to stop its values, narrow the grants of the clients that publish it")
+			ctx, cancel := context.WithTimeout(ctx, writeWait)
+			defer cancel()
+			ok, err := w.parts.Catalog.Delete(ctx, t, in.Purge)
+			if err = w.noted(c, auth.Event{Category: "topic", Action: "delete", ID: t.Path}, err); err != nil {
+				return nil, err
+			}
+			if !ok { // somebody was faster
+				_, err = w.topic(c, workspace, in.Topic)
+			}
+			return nil, err
 		})
 }
 

@@ -31,6 +31,7 @@ var manual = map[string]struct {
 	"topic":              {"A topic is named by its path within the workspace, such as line1/press/temp; the full topic mHv1.0/main/line1/press/temp is taken as well.", []string{"millrace topic list 'line1/#'"}},
 	"topic list":         {"", []string{"millrace topic list", "millrace topic list 'line1/+/temp' --json"}},
 	"topic show":         {"", []string{"millrace topic show line1/press/temp"}},
+	"topic delete":       {"Values, settings and the retained value are gone at once and for good; a value that comes afterwards makes the topic anew. Without --purge the octets go as the topic's retention would have it, which for forever is never.", []string{"millrace topic delete line1/press/temp", "millrace topic delete line1/press/temp --purge"}},
 	"topic violations":   {"Counts since the start, with the last eight of each topic.", []string{"millrace topic violations 'line1/#'"}},
 	"topic set":          {"What is not named stays as it is. A strict schema refuses values out of range, a soft one stores them as uncertain; a value of another type is always refused.", []string{"millrace topic set line1/press/temp --type number --unit °C --min -40 --max 400 --mode soft", "millrace topic set line1/press/temp --retention 90d --expected-interval 10s"}},
 	"history":            {"", []string{"millrace history get line1/press/temp"}},

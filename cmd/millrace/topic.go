@@ -13,6 +13,7 @@ import (
 type topicCommand struct {
 	List       topicList       `cmd:"" help:"Topics with their last value."`
 	Show       topicShow       `cmd:"" help:"One topic: settings and last value."`
+	Delete     topicDelete     `cmd:"" help:"Delete a topic with its history."`
 	Violations topicViolations `cmd:"" help:"Values that topics did not take as they came: refused, or stored as uncertain."`
 	Set        topicSet        `cmd:"" help:"Change schema, unit, retention or time rules; creates the topic if it is new."`
 }
@@ -194,4 +195,29 @@ func (c topicSet) Run(ctx context.Context, con console, g *globals) error {
 		in = top
 	}
 	return c.topic(ctx, con, g, http.MethodPut, c.Topic, in)
+}
+
+type topicDelete struct {
+	workspaceFlag
+	Topic string `arg:"" help:"Path, or full topic."`
+	Purge bool   `help:"Take what it leaves off the disk within minutes, rather than as its retention would have it."`
+}
+
+func (c topicDelete) Run(ctx context.Context, con console, g *globals) error {
+	box, err := g.connect(con)
+	if err != nil {
+		return err
+	}
+	purge := ""
+	if c.Purge {
+		purge = "true"
+	}
+	if err := box.call(ctx, http.MethodDelete, "/uns/topic", c.query("topic", c.Topic, "purge", purge), nil, nil); err != nil {
+		return err
+	}
+	if g.JSON {
+		return json.NewEncoder(con.out).Encode(map[string]string{"deleted": c.Topic})
+	}
+	_, err = fmt.Fprintf(con.out, "deleted %s\n", c.Topic)
+	return err
 }
