@@ -10,6 +10,7 @@ type fold struct {
 	i        int
 	id       Series
 	view     headView
+	horizon  int64    // what is older is hidden
 	hours    []int64  // that the head has samples in
 	head     []Sample // of the head, by time, if it reaches over several hours
 	refs     []chunkRef

@@ -257,7 +257,7 @@ func (m *model) askAggregate(zones []*time.Location) {
 	}
 }
 
-// The same samples in any order of arrival, cut by checkpoints and restarts anywhere, must give the same answers to
+// The same samples in any order of arrival, cut by checkpoints, merges and restarts anywhere, must give the same answers to
 // the last digit.
 func TestAggregatesDoNotDependOnHowSamplesCame(t *testing.T) {
 	berlin := zone(t, "Europe/Berlin")
@@ -320,6 +320,11 @@ func TestAggregatesDoNotDependOnHowSamplesCame(t *testing.T) {
 				}
 				if variant > 0 && r.IntN(3) == 0 {
 					if err := s.Checkpoint(context.Background()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if variant > 1 && r.IntN(3) == 0 {
+					if err := s.MergeAll(); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -58,3 +58,10 @@ func RatOf(v Value) *big.Rat { return exactRat(v) }
 
 // NumberOf is a value as a number.
 func NumberOf(v Value) (Value, bool) { return v.number() }
+
+// Drop deletes a whole keyspace.
+func (s *Store) Drop(space byte) {
+	if err := s.db.DeleteRange([]byte{space}, []byte{space + 1}, nil); err != nil {
+		panic(err)
+	}
+}

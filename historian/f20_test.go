@@ -26,7 +26,10 @@ func TestF20LateBackfill(t *testing.T) {
 			clock.ns.Store(begin + hours*int64(time.Hour))
 			o := memoryOptions(vfs.NewMem(), clock.now, false)
 			s := mustOpen(t, "store", o)
-			id := mustCreate(t, s, "line1/temp")
+			id, err := s.CreateSeries("line1/temp", historian.Class7d, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
 			live := historian.Value{Kind: historian.Decimal, Mant: 999, Exp: 1}
 			ask := historian.Aggregation{Series: []historian.Series{id}, From: begin, To: begin + hours*int64(time.Hour), Step: historian.Step{Every: time.Hour}}
 			means := func() (out []string) {
@@ -38,7 +41,7 @@ func TestF20LateBackfill(t *testing.T) {
 				}
 				return out
 			}
-			value := func(sec int64) int64 { return 451 + sec*7919%200 - sec%3 }
+			value := func(sec int64) int64 { return 451 + sec*7919%200 - sec%3 + sec/3600*7 }
 			batches := make([]int64, hours*60)
 			for i := range batches {
 				batches[i] = int64(i) * 60
@@ -66,6 +69,11 @@ func TestF20LateBackfill(t *testing.T) {
 						means() // what is read in between must not stick
 					}
 					if err := s.Checkpoint(context.Background()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if n%1000 == 750 {
+					if err := s.MergeAll(); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -14,6 +14,7 @@ import (
 // so nobody keeps one open for longer than a few seconds. One goroutine at a time.
 type finder struct {
 	partial, merged *pebble.Iterator
+	tallies         *pebble.Iterator // see openTallies
 	key             []byte
 	known           knownHour
 	found           []mergedChunk
@@ -57,7 +58,7 @@ func (s *Store) stale(id Series, v *headView) bool {
 }
 
 func (f *finder) close() (err error) {
-	for _, it := range []*pebble.Iterator{f.partial, f.merged} {
+	for _, it := range []*pebble.Iterator{f.partial, f.merged, f.tallies} {
 		if it != nil {
 			err = errors.Join(err, it.Close())
 		}
@@ -70,6 +71,9 @@ func (f *finder) close() (err error) {
 func (f *finder) fault() error {
 	if f.merged == nil {
 		return nil
+	}
+	if f.tallies != nil {
+		return errors.Join(f.merged.Error(), f.tallies.Error())
 	}
 	return f.merged.Error()
 }

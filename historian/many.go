@@ -33,6 +33,7 @@ type batch struct {
 	octets  []byte // of the chunks of the hour in hand
 	window  []Sample
 	columns chunkColumns
+	tallies []tally
 	out     Bucket // handed out by flush
 	// gathered is a run of samples that came one by one.
 	gathered run
@@ -86,7 +87,7 @@ func (b *batch) slice(ctx context.Context) (err error) {
 		if !ok && !b.s.group.reserved(f.id) {
 			return fmt.Errorf("%w %d", ErrUnknownSeries, f.id)
 		}
-		f.view = v
+		f.view, f.horizon = v, b.s.horizon(v.class)
 		classes |= v.classes
 		sealed = max(sealed, v.sealed)
 	}
@@ -99,6 +100,9 @@ func (b *batch) slice(ctx context.Context) (err error) {
 		return errors.Join(err, b.finder.close())
 	}
 	defer func() { err = errors.Join(err, b.finder.close()) }()
+	if err := b.finder.openTallies(); err != nil {
+		return err
+	}
 	for i := range b.folds {
 		if b.s.stale(b.folds[i].id, &b.folds[i].view) {
 			return nil // the next slice looks again
@@ -150,7 +154,7 @@ func (b *batch) nextHour() (from, to int64, ok bool) {
 	for i := range b.folds {
 		classes |= b.folds[i].view.classes
 	}
-	if hour, some := b.finder.mergedAfter(classes, b.lo); some {
+	if hour, some := b.finder.tallyAfter(classes, b.lo, b.folds[0].id); some {
 		see(hour, hourEnd(hour))
 	}
 	if !ok {
@@ -170,9 +174,6 @@ func (b *batch) readHour(from, to int64) error {
 	for i := range b.folds {
 		b.folds[i].refs = b.folds[i].refs[:0]
 	}
-	if err := b.findMerged(from, to); err != nil {
-		return err
-	}
 	for i := range b.spans {
 		if sp := &b.spans[i]; sp.from < to && sp.to >= from {
 			if err := b.findPartial(sp, from, to); err != nil {
@@ -182,16 +183,39 @@ func (b *batch) readHour(from, to int64) error {
 	}
 	for i := range b.folds {
 		f := &b.folds[i]
-		b.refHead(f, from, to)
-		if f.done || len(f.refs) == 0 {
+		if f.done || to <= f.horizon {
 			continue
 		}
-		if err := b.foldHour(f, from, to); err != nil {
+		if err := b.readSeries(f, from, to); err != nil {
 			return fmt.Errorf("series %d: %w", f.id, err)
 		}
 	}
 	return nil
 }
+
+// readSeries folds what one series has in an hour, whose chunks of checkpoints were found.
+func (b *batch) readSeries(f *fold, from, to int64) error {
+	b.refHead(f, from, to)
+	if len(f.refs) == 0 {
+		if ok, err := b.foldTallies(f, from, to); ok || err != nil {
+			return err
+		}
+	}
+	if err := b.finder.hour(f.view.classes, f.id, from, to, b.taker(f, orderMerged)); err != nil {
+		return err
+	}
+	if len(f.refs) == 0 {
+		return nil
+	}
+	return b.foldHour(f, max(from, f.horizon), to)
+}
+
+// The order of arrival of chunks by where they are: merged ones first, heads last.
+const (
+	orderMerged  = 0
+	orderPartial = 1 << 20
+	orderHead    = 1 << 21
+)
 
 // loadHead finds out which hours of the range the head of a series has samples in.
 func (b *batch) loadHead(f *fold) {
@@ -236,28 +260,15 @@ func (b *batch) refHead(f *fold, from, to int64) {
 			return i
 		}
 		if part := f.head[at(from):at(to)]; len(part) > 0 {
-			f.refs = append(f.refs, chunkRef{from: part[0].Time, to: part[len(part)-1].Time, order: len(f.refs), samples: part})
+			f.refs = append(f.refs, chunkRef{from: part[0].Time, to: part[len(part)-1].Time, order: orderHead, samples: part})
 		}
 		return
 	}
 	for _, c := range []*column{&f.view.sealing, &f.view.open} {
 		if c.count() > 0 && c.minTime() < to && c.maxTime() >= from {
-			f.refs = append(f.refs, chunkRef{from: max(from, c.minTime()), to: min(to-1, c.maxTime()), order: len(f.refs), head: c})
+			f.refs = append(f.refs, chunkRef{from: max(from, c.minTime()), to: min(to-1, c.maxTime()), order: orderHead + len(f.refs), head: c})
 		}
 	}
-}
-
-func (b *batch) findMerged(from, to int64) error {
-	for i := range b.folds {
-		f := &b.folds[i]
-		if f.done {
-			continue
-		}
-		if err := b.finder.hour(f.view.classes, f.id, from, to, b.taker(f)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (b *batch) findPartial(sp *span, from, to int64) error {
@@ -267,7 +278,7 @@ func (b *batch) findPartial(sp *span, from, to int64) error {
 		if f.done || f.view.classes&(1<<sp.class) == 0 || f.view.sealed < sp.ckpt {
 			continue
 		}
-		first, ok, err := b.finder.chunks(b.finder.partial, sp.class, sp.ckpt, f.id, from, to, b.taker(f))
+		first, ok, err := b.finder.chunks(b.finder.partial, sp.class, sp.ckpt, f.id, from, to, b.taker(f, orderPartial))
 		if err != nil {
 			return err
 		}
@@ -284,11 +295,11 @@ func (b *batch) findPartial(sp *span, from, to int64) error {
 }
 
 // taker keeps the chunks that are found of a series.
-func (b *batch) taker(f *fold) func(first, last int64, octets []byte) {
+func (b *batch) taker(f *fold, order int) func(first, last int64, octets []byte) {
 	return func(first, last int64, octets []byte) {
 		at := len(b.octets)
 		b.octets = append(b.octets, octets...)
-		f.refs = append(f.refs, chunkRef{from: first, to: last, order: len(f.refs), b: b.octets[at:len(b.octets):len(b.octets)]})
+		f.refs = append(f.refs, chunkRef{from: first, to: last, order: order + len(f.refs), b: b.octets[at:len(b.octets):len(b.octets)]})
 	}
 }
 
