@@ -16,6 +16,7 @@ func TestUnreadAcknowledgementsAreCounted(t *testing.T) {
 	x := open(t, setting{})
 	const held = "millrace_broker_reads_held_total"
 	c := dial(t, x.Addr(), hello{id: "c", user: "line"})
+	_ = c.conn.(*net.TCPConn).SetReadBuffer(256 << 10) // or the kernel takes up to 32 MiB for it
 	c.conn = buffered{c.conn, bufio.NewReaderSize(c.conn, 64<<10)}
 	topic := "other/" + strings.Repeat("x", 900) // refused, and the refusal names it: as much comes back as goes out
 	const publishes = 15_000
@@ -24,7 +25,7 @@ func TestUnreadAcknowledgementsAreCounted(t *testing.T) {
 		all.Write(pub{topic: topic, qos: 1, id: uint16(1 + i)}.bytes(5))
 	}
 	_ = c.conn.SetWriteDeadline(time.Time{})
-	for range 2 {
+	for turn := 1; turn <= 2; turn++ {
 		before := x.metric(held, "")
 		sent := make(chan error, 1)
 		go func() {
@@ -32,16 +33,18 @@ func TestUnreadAcknowledgementsAreCounted(t *testing.T) {
 			sent <- err
 		}()
 		eventually(t, "the held reader is counted", func() bool { return x.metric(held, "") > before })
-		for range 5 {
-			x.Inspect(x.clock.now())
+		eventually(t, "a write that goes on being stuck is counted no more", func() bool {
+			n := x.metric(held, "")
+			for range 5 {
+				x.Inspect(x.clock.now())
+			}
+			return x.metric(held, "") == n
+		})
+		if n := x.metric(held, "") - before; n > 3 { // one, and what the machine itself held up
+			t.Errorf("counted %v times", n)
 		}
-		if n := x.metric(held, ""); n != before+1 {
-			t.Fatalf("counted %v times, want once", n-before)
-		}
-		select {
-		case err := <-sent:
-			t.Fatalf("the client was not held back: %v", err)
-		default:
+		if n := x.metric("millrace_broker_messages_received_total", ""); n >= float64(turn*publishes) {
+			t.Fatalf("all %v messages were read", n)
 		}
 		for i := range publishes {
 			if code, _ := c.ackOf(uint16(1 + i)); code != 0x87 {
