@@ -58,6 +58,6 @@ func overdue(ns, since int64) bool { return since != 0 && ns-since > int64(store
 
 // force ends the connection without waiting for its reader: the store is told to give up, the client is told why.
 func (c *conn) force(code byte) {
+	c.out.disconnect(code) // first: what the reader answers when its wait is cut off must not come before it
 	c.cancel()
-	c.out.disconnect(code)
 }
