@@ -15,6 +15,7 @@ func (b *Broker) registerKept(reg prometheus.Registerer) error {
 		return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, fn))
 	}
 	return errors.Join(
+		gauge("millrace_broker_sessions_kept", "Sessions that outlive their connection, connected or not.", func() float64 { return float64(b.persistent.Load()) }),
 		gauge("millrace_broker_retained_messages", "Retained messages of ordinary topics.", func() float64 {
 			n, _ := b.retained.size()
 			return float64(n)
