@@ -34,7 +34,7 @@ type stores struct {
 func open(t testing.TB, data string) *stores {
 	t.Helper()
 	o := historian.DefaultOptions()
-	o.Checkpoint.Values = 500
+	o.Checkpoint.Values, o.KeepAll = 500, true // the times of these values are small numbers
 	s := &stores{t: t, data: data}
 	var err error
 	if s.records, err = kv.Open(filepath.Join(data, "records"), kv.Options{}); err != nil {

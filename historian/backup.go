@@ -25,7 +25,11 @@ func (s *Store) Snapshot(dir string) error {
 		return err
 	}
 	defer s.inUse.Done()
-	if err := s.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
+	// Pebble copies the log a moment after it has looked at the tables.
+	s.cutMu.Lock()
+	err := s.db.Checkpoint(dir, pebble.WithFlushedWAL())
+	s.cutMu.Unlock()
+	if err != nil {
 		return fmt.Errorf("historian: snapshot into %s: %w", dir, err)
 	}
 	if err := s.report.failure(); err != nil {

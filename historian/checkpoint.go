@@ -61,6 +61,8 @@ func (s *Store) checkpoint() error {
 	bytes, values := s.logBytes.Load(), s.logValues.Load()
 	s.applyMu.Unlock()
 
+	s.cutMu.RLock()
+	defer s.cutMu.RUnlock()
 	w := newSealWriter(s, fence{ckpt: s.fence.ckpt + 1, seq: line})
 	moved, err := s.move(w)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// maxUnsynced is the most that may be lost to a power cut or a kill -9 without syncWrites.
+// maxUnsynced is the most that may be lost to a power cut without syncWrites; to a kill -9 too where there is no ring.
 const maxUnsynced = 100 * time.Millisecond
 
 // syncEvery is how long a commit without fsync stays unsynced. With an fsync of up to 50 ms on top it keeps
@@ -67,6 +67,9 @@ func (c *committer) commit(g *group) error {
 	how := pebble.NoSync
 	if s.o.Pebble.SyncWrites {
 		how = pebble.Sync
+	} else if s.ring != nil && !s.ring.put(c.batch.Repr()) {
+		how = pebble.Sync // more than the ring holds between two fsyncs
+		s.m.ringFull.Inc()
 	}
 	start := time.Now()
 	size := c.batch.Len()
@@ -89,6 +92,12 @@ func (c *committer) commit(g *group) error {
 	// Pebble may have met the failure in the background, or reported it and returned nil.
 	if err := s.report.failure(); err != nil {
 		return err
+	}
+	if s.ring != nil {
+		s.ring.done.Store(s.ring.number)
+		if how == pebble.Sync {
+			s.ring.release(s.ring.number)
+		}
 	}
 	s.noteCommit(g)
 	return nil
@@ -207,7 +216,7 @@ func (s *Store) apply(g *group) {
 	}
 }
 
-// syncLoop bounds how long a commit without fsync may be lost to a power cut or a kill.
+// syncLoop bounds how long a commit without fsync may be lost to a power cut.
 func (s *Store) syncLoop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -234,7 +243,10 @@ func (s *Store) syncLog() {
 	// In this order: what is committed after unsynced is cleared marks it anew.
 	s.syncing.Store(s.unsynced.Swap(0))
 	defer s.syncing.Store(0)
-	seq := s.lastSeq.Load()
+	seq, commits := s.lastSeq.Load(), uint64(0)
+	if s.ring != nil {
+		commits = s.ring.done.Load()
+	}
 	start := time.Now()
 	err := s.db.LogData(nil, pebble.Sync)
 	if took := time.Since(start); took > slowFsync {
@@ -244,6 +256,9 @@ func (s *Store) syncLog() {
 		s.report.fail(err)
 	}
 	if s.report.failure() == nil {
+		if s.ring != nil {
+			s.ring.release(commits)
+		}
 		s.syncedSeq.Store(max(s.syncedSeq.Load(), seq))
 	}
 }

@@ -96,6 +96,8 @@ func (s *Store) merge(class Class, group []span) (err error) {
 		}
 	}
 	s.merged.Store(true)
+	s.cutMu.RLock()
+	defer s.cutMu.RUnlock()
 	if len(paths) > 0 {
 		old := pebble.KeyRange{Start: appendPlace(nil, spacePartial, class, group[0].ckpt), End: placeEnd(spacePartial, class, m.ckpt)}
 		// Pebble puts the new tables in force before it raises the sequence that iterators read at: one that begins in between

@@ -23,6 +23,7 @@ type metrics struct {
 	merged             prometheus.Counter
 	mergeFailures      prometheus.Counter
 	mergeSeconds       prometheus.Histogram
+	ringFull           prometheus.Counter
 
 	reg prometheus.Registerer
 	all []prometheus.Collector
@@ -56,6 +57,7 @@ func newMetrics(reg prometheus.Registerer, s *Store) (*metrics, error) {
 	m.checkpoints = counter("checkpoints_total", "Checkpoints that moved values from the log into chunks.")
 	m.checkpointFailures = counter("checkpoint_failures_total", "Checkpoints that failed and will be tried again.")
 	m.checkpointSeconds = histogram("checkpoint_duration_seconds", "Time of one checkpoint.", []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10})
+	m.ringFull = counter("ring_full_total", "Commits that were fsynced although syncWrites is off, because the ring for the case of a kill was full.")
 	m.expired = counter("expired_checkpoints_total", "Checkpoints of a retention class whose chunks were deleted, all of them past it.")
 	m.expireSeconds = histogram("expire_duration_seconds", "Time of deleting what was past its retention, once.", []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1})
 	m.keepFailures = counter("keep_failures_total", "Times that deleting what is past its retention failed and will be tried again.")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -29,6 +30,10 @@ type Options struct {
 	DefaultRetention string `koanf:"defaultRetention"`
 	// MinFreeSpace is how many octets must stay free on the disk; below, appends wait. 0 is off.
 	MinFreeSpace int64 `koanf:"minFreeSpace"`
+
+	// Ring is where, without SyncWrites, commits that no fsync covers yet are kept for the case of a kill: RingAuto, RingOff, or a
+	// folder, which should lie on tmpfs and outlive the process.
+	Ring string `koanf:"ring"`
 
 	// Checkpoint says when heads move into chunks. Zero fields take their defaults.
 	Checkpoint CheckpointOptions `koanf:"-"`
@@ -60,7 +65,7 @@ type Options struct {
 // PebbleOptions are the config section `historian.pebble`.
 type PebbleOptions struct {
 	// SyncWrites acknowledges after fsync. Without it at most 100 ms of acknowledged values are lost at a
-	// power cut or a kill -9, always the newest.
+	// power cut, always the newest; at a kill as well, where there is no ring.
 	SyncWrites bool `koanf:"syncWrites"`
 	// CommitWindow is how long a group fills; 0 commits at once, CommitWindowAuto adapts.
 	CommitWindow time.Duration `koanf:"commitWindow"`
@@ -83,6 +88,7 @@ func DefaultOptions() Options {
 		MaxLogBytes:      4 << 30,
 		DefaultRetention: Class1d.String(),
 		MinFreeSpace:     1 << 30,
+		Ring:             RingAuto,
 	}
 }
 
@@ -100,6 +106,9 @@ func (o *Options) Validate() error {
 	}
 	if _, ok := ParseClass(o.DefaultRetention); !ok {
 		fault("historian.defaultRetention: %q is none of 1d 7d 14d 32d 90d 366d 1830d forever", o.DefaultRetention)
+	}
+	if o.Ring != "" && o.Ring != RingAuto && o.Ring != RingOff && !filepath.IsAbs(o.Ring) {
+		fault("historian.ring: %q is neither auto nor off nor an absolute path", o.Ring)
 	}
 	if o.MinFreeSpace < 0 {
 		fault("historian.minFreeSpace: %d is below 0", o.MinFreeSpace)

@@ -208,6 +208,8 @@ func (s *Store) expireMerged() error {
 // deleteSpans takes chunks out of the store, and then the rows that lead to them: after a stop in between there are rows
 // that lead to nothing, and they are due again.
 func (s *Store) deleteSpans(due []span) error {
+	s.cutMu.RLock()
+	defer s.cutMu.RUnlock()
 	for i := 0; i < len(due); {
 		end := i + 1
 		for end < len(due) && due[end].class == due[i].class && due[end].ckpt == due[end-1].ckpt+1 {

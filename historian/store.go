@@ -42,6 +42,7 @@ type Store struct {
 	group groups // the open group and what orders it
 	list  ckptList
 	stall stall
+	ring  *ring // nil: none
 
 	// applyMu is held while a committed group goes into the heads, and while a checkpoint draws its line.
 	applyMu   sync.Mutex
@@ -55,6 +56,9 @@ type Store struct {
 	syncMu             sync.Mutex   // held during an fsync of syncLog
 	diskBytes          atomic.Uint64
 	seriesCount        atomic.Int64
+
+	// cutMu keeps Snapshot from cutting between tables that were put in force and the batch that follows from it.
+	cutMu sync.RWMutex
 
 	ckptMu   sync.Mutex // one checkpoint at a time; guards fence and lastCkpt
 	fence    fence
@@ -115,7 +119,13 @@ func Open(dir string, o Options) (*Store, error) {
 	if s.db, err = pebble.Open(dir, po()); err != nil {
 		return nil, errors.Join(claim.Explain(err), claim.Release())
 	}
+	if err := s.recoverRing(); err != nil {
+		return nil, errors.Join(err, s.db.Close(), claim.Release())
+	}
 	if err := s.load(); err != nil {
+		return nil, errors.Join(err, s.db.Close(), claim.Release())
+	}
+	if err := s.beginRing(); err != nil {
 		return nil, errors.Join(err, s.db.Close(), claim.Release())
 	}
 	if o.warm && s.roomToWarm() {
@@ -179,7 +189,7 @@ func (s *Store) shut() error {
 	if err == nil && wal.PhysicalSize+wal.ObsoletePhysicalSize > restLogBytes {
 		err = s.dropLogFiles()
 	}
-	return errors.Join(err, s.claim.Release())
+	return errors.Join(err, s.endRing(), s.claim.Release())
 }
 
 // restLogBytes is how large write-ahead log files without content may be at rest.
