@@ -77,6 +77,7 @@ var commandFor = []struct{ route, command string }{
 	{"GET /api/v1/users", "`millrace user list`"},
 	{"GET /api/v1/me/tokens", "`millrace token list`"},
 	{"GET /api/v1/uns/search", "`millrace topic list`"},
+	{"read pages with GET /api/v1/uns/history", "read pages with `millrace history get`"},
 	{"GET /api/v1/backup tells how far it is, DELETE gives it up", "`millrace backup status` tells how far it is"},
 	{"GET /api/v1/status shows the state", "the box's log and its status page show the state"},
 	{"the parameters are described at /api/v1/docs", "see --help"},
