@@ -67,3 +67,78 @@ func BenchmarkAggregate(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkMonth reads a month of one series out of 1,000 in hours, from the tallies of merged hours. Cold: the store is
+// opened anew for each look, so that Pebble's cache is empty; the operating system's is not.
+func BenchmarkMonth(b *testing.B) {
+	const hours, series = 720, 1000
+	dir := b.TempDir()
+	o := historian.DefaultOptions()
+	o.Pebble.SyncWrites, o.MinFreeSpace, o.KeepAll = false, 0, true
+	begin := epoch / int64(time.Hour) * int64(time.Hour)
+	s, err := historian.Open(dir, o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ids := make([]historian.Series, series)
+	for i := range ids {
+		ids[i] = mustCreate(b, s, fmt.Sprintf("plant/%d", i))
+	}
+	for hour := range int64(hours) {
+		var group []historian.Sample
+		for i, id := range ids {
+			for m := range int64(70) { // enough for a chunk
+				group = append(group, historian.Sample{Series: id, Stamped: true, Scale: 6, Time: begin + hour*int64(time.Hour) + m*50*int64(time.Second) + int64(i)*int64(time.Millisecond),
+					Value: historian.Value{Kind: historian.Decimal, Exp: 1, Mant: 200 + m*7919%41 + hour%24 + int64(i)}})
+			}
+		}
+		mustAppend(b, s, group...)
+		if hour%12 == 11 {
+			if err := s.Checkpoint(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+			if err := s.MergeAll(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	look := func(b *testing.B, s *historian.Store, i int) {
+		n := 0
+		q := historian.Aggregation{Series: ids[i*7%series : i*7%series+1], From: begin, To: begin + hours*int64(time.Hour), Step: historian.Step{Every: time.Hour}}
+		if err := s.Aggregate(context.Background(), q, func(_ int, bucket *historian.Bucket) bool {
+			n += int(bucket.Count)
+			return true
+		}); err != nil || n != hours*70 {
+			b.Fatal(n, err)
+		}
+	}
+	b.Run("cold", func(b *testing.B) {
+		var took time.Duration
+		for i := range b.N {
+			s, err := historian.Open(dir, o)
+			if err != nil {
+				b.Fatal(err)
+			}
+			began := time.Now()
+			look(b, s, i)
+			took += time.Since(began)
+			if err := s.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(took.Seconds()*1e3/float64(b.N), "ms/look")
+	})
+	b.Run("warm", func(b *testing.B) {
+		s, err := historian.Open(dir, o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer s.Close()
+		for i := 0; b.Loop(); i++ {
+			look(b, s, i%3)
+		}
+	})
+}
