@@ -296,7 +296,7 @@ func (m *merger) write() (paths []string, err error) {
 			if e.aggregated {
 				name = "tallies"
 			}
-			if t, err = m.s.createTable(fmt.Sprintf("%08d-%s-%s", m.ckpt, m.class, name), 6); err != nil {
+			if t, err = m.s.createTable(fmt.Sprintf("%08d-%s-%s", m.ckpt, m.class, name), 6, e.aggregated); err != nil {
 				return nil, err
 			}
 			m.tables = append(m.tables, t)

@@ -45,11 +45,15 @@ func newSealWriter(s *Store, f fence) *sealWriter {
 }
 
 func (w *sealWriter) create(name string, level int) (*table, error) {
-	return w.s.createTable(fmt.Sprintf("%08d-%s", w.fence.ckpt, name), level)
+	return w.s.createTable(fmt.Sprintf("%08d-%s", w.fence.ckpt, name), level, false)
 }
 
+// tallyBlock is the size of a block of tallies: a chart of a month reads one value out of each of 720 hours, so what counts
+// is what a look-up has to decode.
+const tallyBlock = 1 << 10
+
 // createTable begins a table that is to be ingested at a level.
-func (s *Store) createTable(name string, level int) (*table, error) {
+func (s *Store) createTable(name string, level int, tallies bool) (*table, error) {
 	fsys := s.o.FS
 	dir := fsys.PathJoin(s.dir, buildDir)
 	if err := fsys.MkdirAll(dir, 0o750); err != nil {
@@ -62,7 +66,11 @@ func (s *Store) createTable(name string, level int) (*table, error) {
 	}
 	o := pebbleOptions(fsys, nil, s.report, s.roomAtOpen())
 	o.EnsureDefaults()
-	t.w = sstable.NewWriter(objstorageprovider.NewFileWritable(f), o.MakeWriterOptions(level, s.db.TableFormat()))
+	w := o.MakeWriterOptions(level, s.db.TableFormat())
+	if tallies {
+		w.BlockSize, w.IndexBlockSize, w.Compression = tallyBlock, 16<<10, sstable.SnappyCompression
+	}
+	t.w = sstable.NewWriter(objstorageprovider.NewFileWritable(f), w)
 	return t, nil
 }
 
