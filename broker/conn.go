@@ -182,7 +182,7 @@ func (c *conn) walk() {
 				return
 			}
 			if c.session.acked(id) {
-				c.out.wakeLive()
+				c.out.wakeLive(false)
 			}
 		case typePubrec, typePubrel, typePubcomp:
 			c.r += size

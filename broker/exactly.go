@@ -67,7 +67,7 @@ func (c *conn) exchange(typ, flags byte, body []byte) (code byte) {
 		}
 		known, wake, row := s.received(id, reason)
 		if wake {
-			c.out.wakeLive()
+			c.out.wakeLive(false)
 		}
 		if known && reason >= 0x80 {
 			return 0
@@ -82,7 +82,7 @@ func (c *conn) exchange(typ, flags byte, body []byte) (code byte) {
 		c.items = append(c.items, it)
 	case typePubcomp:
 		if s.completed(id) {
-			c.out.wakeLive()
+			c.out.wakeLive(false)
 		}
 	}
 	return 0

@@ -128,7 +128,7 @@ func (b *Broker) Publish(batch *uns.Batch, i int) {
 		if msg == nil && ok {
 			msg = &message{topic: t.Full, payload: uns.AppendLive(make([]byte, 0, 96), s)}
 		}
-		r.owe(msg, policy, ok, byte(b.o.LiveQoS), in.Retain, origin, numberOf(ns, k))
+		r.owe(msg, policy, ok, byte(b.o.LiveQoS), in.Retain, origin, numberOf(ns, k), len(to) > maxAtOnce)
 	}
 }
 
@@ -140,10 +140,10 @@ func numberOf(ns []uint64, i int) uint64 {
 }
 
 // owe hands a message to the receiver's session, or has the row deleted that was made for it.
-func (r *receiver) owe(msg *message, policy *auth.Policy, permitted bool, qos byte, retain bool, origin *session, n uint64) {
+func (r *receiver) owe(msg *message, policy *auth.Policy, permitted bool, qos byte, retain bool, origin *session, n uint64, wide bool) {
 	if permitted {
 		if d, ok := r.delivery(msg, policy, qos, retain, origin); ok {
-			d.n = n
+			d.n, d.wide = n, wide
 			r.session.enqueue(d)
 			return
 		}
@@ -196,7 +196,7 @@ func (b *Broker) deliverCleared(batch *uns.Batch, at int, n *uns.Name, origin *s
 	msg := &message{topic: k.m.topic}
 	for i, r := range k.to {
 		policy, ok := r.permitted(k.m)
-		r.owe(msg, policy, ok, min(qos, byte(b.o.LiveQoS)), true, origin, numberOf(k.ns, i))
+		r.owe(msg, policy, ok, min(qos, byte(b.o.LiveQoS)), true, origin, numberOf(k.ns, i), true)
 	}
 }
 
@@ -216,7 +216,7 @@ func (b *Broker) deliverOrdinary(c *conn, it *item) {
 		if msg == nil && ok {
 			msg = c.ordinaryMessage(it)
 		}
-		r.owe(msg, policy, ok, it.qos, it.retain, c.session, numberOf(it.owed, k))
+		r.owe(msg, policy, ok, it.qos, it.retain, c.session, numberOf(it.owed, k), len(to) > maxAtOnce)
 	}
 }
 

@@ -22,6 +22,7 @@ type delivery struct {
 	qos      byte
 	retain   bool
 	lost     bool         // its row could not be read
+	wide     bool         // it goes to many receivers
 	ids      []byte       // the subscription identifiers, encoded as properties
 	n        uint64       // of its row, 0 = none
 	weight   int64        // of the message, in bytes

@@ -55,7 +55,7 @@ func (c *conn) reply(it *item) {
 		if msg == nil && ok {
 			msg = c.verdictMessage(it)
 		}
-		to.owe(msg, policy, ok, replyQoS, false, nil, 0)
+		to.owe(msg, policy, ok, replyQoS, false, nil, 0, false)
 	}
 }
 

@@ -118,7 +118,7 @@ func (s *session) enqueue(d delivery) {
 		}
 	}
 	if first && c != nil {
-		c.out.wakeLive()
+		c.out.wakeLive(!d.wide)
 	}
 }
 

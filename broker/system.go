@@ -148,7 +148,7 @@ func (b *Broker) publishSystem(now time.Time) {
 			if msg == nil && ok {
 				msg = &message{topic: v.topic, payload: []byte(v.text)}
 			}
-			r.owe(msg, policy, ok, 1, false, nil, 0)
+			r.owe(msg, policy, ok, 1, false, nil, 0, true)
 		}
 	}
 }

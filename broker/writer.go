@@ -30,6 +30,7 @@ type writer struct {
 	timer      *time.Timer
 	lastLive   time.Time
 	closed     chan struct{} // the socket is closed
+	once       atOnce
 
 	direct  atomic.Uint64 // writes of acks by the reader itself, begun and ended: odd while one is under way
 	looked  uint64        // direct, when the watchdog looked last
@@ -50,6 +51,7 @@ func (w *writer) init(c *conn) {
 	w.c = c
 	w.room = sync.NewCond(&w.mu)
 	w.closed = make(chan struct{})
+	w.once.init(c.raw)
 }
 
 // append queues a packet; last: nothing may follow it.
@@ -188,8 +190,9 @@ func (w *writer) wake() {
 	w.mu.Unlock()
 }
 
-// wakeLive has deliveries looked for, at the latest a coalescing interval after the last ones were written.
-func (w *writer) wakeLive() {
+// wakeLive has deliveries looked for, at the latest a coalescing interval after the last ones were written. atOnce: by the
+// caller, if nobody has to wait for that.
+func (w *writer) wakeLive(atOnce bool) {
 	w.mu.Lock()
 	switch {
 	case w.flushing:
@@ -198,6 +201,13 @@ func (w *writer) wakeLive() {
 	default:
 		if left := coalesce - time.Since(w.lastLive); left > 0 && !w.closing {
 			w.armLocked(left)
+		} else if atOnce && len(w.pend) == 0 && !w.closing && !w.isClosed() {
+			w.flushing = true
+			w.mu.Unlock()
+			if !w.sendAtOnce() {
+				go w.flush()
+			}
+			return
 		} else {
 			w.startLocked()
 		}
