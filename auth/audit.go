@@ -60,6 +60,8 @@ type Event struct {
 	Detail   string
 	Before   any
 	After    any
+
+	by *Actor // where it is another's than the commit's
 }
 
 // Entry is one line of the audit log.
@@ -137,8 +139,12 @@ func state(v any) (json.RawMessage, error) {
 func (b *Book) entries(by Actor, events []Event) (ops []kv.Op, head headRecord, err error) {
 	head = b.audit.now()
 	now := b.o.Now().UTC().Truncate(time.Millisecond)
-	by.Name, by.Address = cut(by.Name), cut(by.Address)
 	for _, ev := range events {
+		by := by
+		if ev.by != nil {
+			by = *ev.by
+		}
+		by.Name, by.Address = cut(by.Name), cut(by.Address)
 		if ev.Result == "" {
 			ev.Result = ResultOK
 		}

@@ -81,6 +81,9 @@ func TestAuditTellsEverything(t *testing.T) {
 	must(anna.SetPlant("Mill 3"))
 	b.SignIn("nobody", []byte("x"))
 	b.SignIn("nobody", []byte("x"))
+	if _, err := b.SignInUser(ctx, "stranger", "x", "192.0.2.9:1"); !errors.Is(err, auth.ErrCredentials) {
+		t.Fatal(err)
+	}
 	must(b.Tidy())
 
 	want := []string{
@@ -89,7 +92,7 @@ func TestAuditTellsEverything(t *testing.T) {
 		"session sign_in bert ok", "session sign_in bert refused", "session sign_out bert ok",
 		"token add " + token.ID + " ok", "token delete " + token.ID + " ok", "user delete bert ok",
 		"key rotate_signing * ok", "key remove_signing * ok", "topic put line1/temp ok", "setting plant  ok",
-		"session sign_in nobody refused",
+		"session sign_in nobody refused", "session sign_in stranger refused",
 	}
 	list := entries(t, b)
 	for i, e := range list {
@@ -126,7 +129,7 @@ func TestAuditTellsEverything(t *testing.T) {
 		q    auth.AuditQuery
 		want int
 	}{
-		{auth.AuditQuery{Category: "user"}, 4}, {auth.AuditQuery{ID: "bert"}, 6}, {auth.AuditQuery{Result: auth.ResultRefused}, 2},
+		{auth.AuditQuery{Category: "user"}, 4}, {auth.AuditQuery{ID: "bert"}, 6}, {auth.AuditQuery{Result: auth.ResultRefused}, 3},
 		{auth.AuditQuery{Actor: "anna", Category: "token"}, 2}, {auth.AuditQuery{From: list[0].Time.Add(time.Second)}, 0},
 		{auth.AuditQuery{To: list[0].Time}, 0}, {auth.AuditQuery{Before: 4}, 3},
 	} {
@@ -262,5 +265,40 @@ func TestAuditAndChangeAreOneWrite(t *testing.T) {
 	}
 	if v := verified(t, b); !v.OK || v.Entries != 2 {
 		t.Errorf("%+v", v)
+	}
+}
+
+// Whoever can reach a listener must not be able to fill the log with made-up names, nor make a minute cost more than one write.
+func TestStormsAreCountedTogether(t *testing.T) {
+	store := newRecords()
+	b := open(t, store)
+	const n = 5000
+	for i := range n {
+		b.SignInFrom(fmt.Sprintf("192.0.2.%d:1", i%250), fmt.Sprint("made-up-", i), []byte("x"))
+	}
+	writes := store.applies
+	if err := b.Tidy(); err != nil {
+		t.Fatal(err)
+	}
+	list := entries(t, b)
+	if store.applies != writes+1 || len(list) > 70 || len(list) < 60 {
+		t.Errorf("%d writes, %d entries", store.applies-writes, len(list))
+	}
+	sum, nameless := 0, 0
+	for _, e := range list {
+		if e.Result != auth.ResultRefused || e.By.Kind != auth.ByClient {
+			t.Errorf("entry %+v", e)
+		}
+		times := 1
+		if e.ID == "" {
+			if _, err := fmt.Sscanf(e.Detail, "unknown, %d times", &times); err != nil {
+				t.Errorf("%q: %v", e.Detail, err)
+			}
+			nameless++
+		}
+		sum += times
+	}
+	if sum != n || nameless != 1 || !verified(t, b).OK {
+		t.Errorf("%d of %d attempts are in the log, %d entries without a name", sum, n, nameless)
 	}
 }

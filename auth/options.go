@@ -81,7 +81,7 @@ func DefaultOptions() Options {
 	}
 	o.Token.TTL = time.Hour
 	o.Session.Idle, o.Session.MaxAge = 8*time.Hour, 7*24*time.Hour
-	o.Audit.MaxBytes = 64 << 20
+	o.Audit.MaxBytes = 256 << 20
 	return o
 }
 

@@ -147,6 +147,11 @@ func (b *Book) begin(by Actor, a *account, same bool, action string) (SignedIn, 
 			why = "disabled or changed"
 		}
 		b.log.Info("sign-in refused", "user", shown(by.Name), "address", by.Address, "why", why)
+		if a == nil {
+			// Anybody can make up names, so these are counted; as entries of their own they would push others out of the log.
+			b.tally(by, "session", action, by.Name, why)
+			return SignedIn{}, ErrCredentials
+		}
 		if err := b.commit(by, nil, Event{Category: "session", Action: action, ID: by.Name, Result: ResultRefused, Detail: why}); err != nil {
 			return SignedIn{}, err
 		}

@@ -12,8 +12,10 @@ import (
 // Sign-ins of devices come by the thousand, and attempts of somebody locked out cost nothing. They are counted, and written to
 // the audit log once a minute, one entry a source; a kill loses the last minute of these counts and nothing else.
 
-// maxTallies is how many sources are told apart within a minute; what comes beyond is counted together.
-const maxTallies = 1024
+// maxTallies is how many sources are told apart within a minute; what comes beyond is counted together. It is small, since these
+// entries come from whoever can reach a listener: at 64 a minute it takes days of made-up names to push a person's entry out of
+// the log at its default size.
+const maxTallies = 64
 
 type tally struct {
 	by               Actor
@@ -74,8 +76,9 @@ func (b *Book) settle() error {
 		b.forgetSessions(over)
 	}
 	b.metrics.sessions.Set(float64(len(b.sessions)))
+	events := make([]Event, 0, len(list))
 	for _, t := range list {
-		ev := Event{Category: t.category, Action: t.action, ID: t.id, Detail: t.detail}
+		ev := Event{Category: t.category, Action: t.action, ID: t.id, Detail: t.detail, by: &t.by}
 		if t.detail != "" {
 			ev.Result = ResultRefused
 		}
@@ -85,12 +88,12 @@ func (b *Book) settle() error {
 				ev.Detail = t.detail + ", " + ev.Detail
 			}
 		}
-		// One commit each: they have different sources. They are few, and nobody waits.
-		if err := b.commit(t.by, nil, ev); err != nil {
-			return err
-		}
+		events = append(events, ev)
 	}
-	return nil
+	if len(events) == 0 {
+		return nil
+	}
+	return b.commit(theBox, nil, events...)
 }
 
 // Tidy writes the counted sign-ins to the audit log and removes sessions that are over. Call it once a minute.

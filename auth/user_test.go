@@ -460,3 +460,13 @@ func TestPersonFollowsTheOwner(t *testing.T) {
 		t.Errorf("deleted: %v, before %v", err, ok)
 	}
 }
+
+// One sign-in of a person: the hash, the session and the entry in the audit log, without the disk.
+func BenchmarkSignInUser(b *testing.B) {
+	book := open(b, newRecords())
+	user(b, book, "anna", auth.RoleViewer)
+	b.ReportAllocs()
+	for b.Loop() {
+		signInUser(b, book, "anna", goodPassword)
+	}
+}
