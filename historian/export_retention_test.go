@@ -43,3 +43,12 @@ func (s *Store) KeysOf(id Series) int {
 	}
 	return len(ranges)
 }
+
+// Ingested is how many octets of tables were ingested.
+func (s *Store) Ingested() (sum uint64) {
+	m := s.db.Metrics()
+	for i := range m.Levels {
+		sum += m.Levels[i].TableBytesIngested
+	}
+	return sum
+}
