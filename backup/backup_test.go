@@ -457,6 +457,34 @@ func TestCreateIsAllOrNothing(t *testing.T) {
 	}
 }
 
+// A key that is rotated during the cut is the one that opens what was cut, or the cut is made anew.
+func TestKeyRotatedDuringTheCut(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "data"))
+	s.fill(10)
+	key := filepath.Join(s.data, "key")
+	if err := os.WriteFile(key, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	box := s.box()
+	plain, cuts := box.Parts[1].Snapshot, 0
+	box.Parts[1].Snapshot = func(dir string) error {
+		if cuts++; cuts == 1 {
+			if err := os.WriteFile(key, []byte("new"), 0o600); err != nil {
+				return err
+			}
+		}
+		return plain(dir)
+	}
+	dir := filepath.Join(t.TempDir(), "b")
+	create(t, box, dir, "")
+	if text, err := os.ReadFile(filepath.Join(dir, "key")); string(text) != "new" || cuts != 2 {
+		t.Errorf("%q after %d cuts: %v", text, cuts, err)
+	}
+	if list := faults(t, dir); list != nil {
+		t.Error(list)
+	}
+}
+
 // Where a backup cannot go is said before anything is written.
 func TestCreateRefuses(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "data"))

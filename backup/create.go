@@ -1,13 +1,13 @@
 package backup
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -153,12 +153,67 @@ func (c *creation) cut() (source string, clear func() error, err error) {
 	if err := errors.Join(clear(), os.Mkdir(source, 0o700)); err != nil {
 		return "", nil, fmt.Errorf("backup: %w", err)
 	}
-	for _, p := range c.box.Parts {
-		if err := p.Snapshot(filepath.Join(source, p.Name)); err != nil {
+	for range cutTries {
+		settled, err := c.snapshots(source)
+		if err != nil {
 			return "", nil, errors.Join(err, clear())
 		}
+		if settled {
+			return source, clear, nil
+		}
+		if err := errors.Join(clear(), os.Mkdir(source, 0o700)); err != nil {
+			return "", nil, fmt.Errorf("backup: %w", err)
+		}
 	}
-	return source, clear, nil
+	return "", nil, errors.Join(fmt.Errorf("backup: %s change with every look at them: make the backup when nobody rotates keys", strings.Join(c.box.Files, ", ")), clear())
+}
+
+// cutTries is how often the cuts are made anew because a single file changed meanwhile.
+const cutTries = 5
+
+// snapshots cuts every part. The single files are the same before and after, or the cut is not settled: a key that was rotated in
+// between might not open what was cut.
+func (c *creation) snapshots(source string) (settled bool, err error) {
+	before := make([][]byte, len(c.box.Files))
+	for i, name := range c.box.Files {
+		if before[i], err = readIfThere(filepath.Join(c.box.Data, name)); err != nil {
+			return false, err
+		}
+	}
+	for _, p := range c.box.Parts {
+		if err := p.Snapshot(filepath.Join(source, p.Name)); err != nil {
+			return false, err
+		}
+	}
+	for i, name := range c.box.Files {
+		after, err := readIfThere(filepath.Join(c.box.Data, name))
+		if err != nil {
+			return false, err
+		}
+		if !bytes.Equal(before[i], after) {
+			return false, nil
+		}
+		if after == nil {
+			continue
+		}
+		to := filepath.Join(source, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), writeDurably(to, after)); err != nil {
+			return false, fmt.Errorf("backup: %w", err)
+		}
+	}
+	return true, nil
+}
+
+// readIfThere gives the whole file, nil when there is none.
+func readIfThere(name string) ([]byte, error) {
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("backup: %w", err)
+	}
+	return text, nil
 }
 
 // fill copies or links all files into the draft.
@@ -172,7 +227,7 @@ func (c *creation) fill(ctx context.Context, source string) error {
 		files = append(files, list...)
 	}
 	for _, name := range c.box.Files {
-		if info, err := os.Lstat(filepath.Join(c.box.Data, name)); err == nil && info.Mode().IsRegular() {
+		if info, err := os.Lstat(filepath.Join(source, name)); err == nil && info.Mode().IsRegular() {
 			files = append(files, Entry{Path: filepath.ToSlash(name), Size: info.Size()})
 		}
 	}
@@ -205,9 +260,6 @@ func (c *creation) fill(ctx context.Context, source string) error {
 	r.gentle = source != c.box.Data
 	for _, e := range files {
 		from := e.at(source)
-		if slices.Contains(c.box.Files, filepath.FromSlash(e.Path)) {
-			from = e.at(c.box.Data)
-		}
 		if err := os.MkdirAll(filepath.Dir(e.at(c.draft)), 0o700); err != nil {
 			return noSpace(err)
 		}

@@ -19,7 +19,7 @@ type Box struct {
 	// Parts are cut one after the other, in this order. A part may refer only to what lies in parts behind it: the
 	// historian names API clients, so its cut comes before that of the records.
 	Parts []Part
-	// Files are single files below Data that belong to the box, if they are there. They are read after the cuts.
+	// Files are single files below Data that belong to the box, if they are there. Cuts during which one of them changes are made anew.
 	Files []string
 	// Sequence is the number of the last value stored; it is read before the first cut. Nil is not told.
 	Sequence func() uint64
