@@ -16,7 +16,7 @@ func plantStore(b *testing.B, devices int) (*historian.Store, []historian.Series
 	b.Helper()
 	o := historian.DefaultOptions()
 	o.Pebble.SyncWrites = false
-	o.MinFreeSpace = 0
+	o.MinFreeSpace, o.KeepAll = 0, true
 	s := mustOpen(b, b.TempDir(), o)
 	ids := make([]historian.Series, devices*plantTags)
 	for i := range ids {
@@ -47,8 +47,17 @@ func plantStore(b *testing.B, devices int) (*historian.Store, []historian.Series
 // BenchmarkAggregate reads one-minute aggregates of 1,000 series over an hour.
 func BenchmarkAggregate(b *testing.B) {
 	s, ids, begin := plantStore(b, 100)
-	for _, weighted := range []bool{false, true} {
-		b.Run(fmt.Sprintf("weighted=%v", weighted), func(b *testing.B) {
+	for _, c := range []struct {
+		name                string
+		weighted, ingesting bool
+	}{{"plain", false, false}, {"weighted", true, false}, {"beside 10,000 values a second", false, true}} {
+		weighted := c.weighted
+		b.Run(c.name, func(b *testing.B) {
+			if c.ingesting {
+				stop, ended := make(chan struct{}), make(chan struct{})
+				go ingest(b, s, ids, stop, ended)
+				defer func() { close(stop); <-ended }()
+			}
 			b.ReportAllocs()
 			var values atomic.Uint64
 			for b.Loop() {
@@ -65,6 +74,28 @@ func BenchmarkAggregate(b *testing.B) {
 			}
 			b.ReportMetric(float64(values.Load())/b.Elapsed().Seconds()/1e6, "M-values/s")
 		})
+	}
+}
+
+// ingest stores 10,000 values a second, 100 at a time, until stop is closed.
+func ingest(b *testing.B, s *historian.Store, ids []historian.Series, stop, ended chan struct{}) {
+	defer close(ended)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		group := make([]historian.Sample, 100)
+		for i := range group {
+			group[i] = historian.Sample{Series: ids[(n*100+i)%len(ids)], Value: historian.Value{Kind: historian.Decimal, Mant: int64(n + i)}}
+		}
+		if err := s.Append(context.Background(), group, nil); err != nil {
+			b.Error(err)
+			return
+		}
 	}
 }
 
