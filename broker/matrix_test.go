@@ -125,7 +125,7 @@ func TestAutopaho(t *testing.T) {
 				t.Errorf("got %+v", m)
 			}
 			dying, _, _ := connect("dying", 0, func(c *autopaho.ClientConfig) {
-				c.SetWillMessage("plain/will", []byte("gone"), 2, false)
+				c.WillMessage = &paho.WillMessage{Topic: "plain/will", Payload: []byte("gone"), QoS: 2}
 				c.OnConnectionDown = func() bool { return false }
 			})
 			dying.TerminateConnectionForTest()

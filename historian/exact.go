@@ -83,17 +83,6 @@ func (e *exact) addExact(o *exact) {
 	}
 }
 
-// clone is a sum that shares nothing.
-func (e *exact) clone() exact {
-	c := exact{terms: append([]term(nil), e.terms...)}
-	if e.float != nil {
-		c.float = new(big.Int).Set(e.float)
-	}
-	return c
-}
-
-func (e *exact) reset() { e.terms, e.float = e.terms[:0], nil }
-
 // small gives the sum as mant × 10^-exp when that fits and no float64 is part of it.
 func (e *exact) small() (mant int64, exp uint8, ok bool) {
 	if e.float != nil {
