@@ -91,10 +91,12 @@ func TestF06ClientIDClash(t *testing.T) {
 				d, code := connect(t, r.mqtt, 5, "press-07", "dev", secret)
 				if code != 0 {
 					mu.Lock()
-					banned++
+					if code == 0x8A {
+						banned++
+					}
 					enough := banned > 4
 					mu.Unlock()
-					if code != 0x8A {
+					if code != 0x8A && code != 0x89 { // 0x89: another one came while this one waited for the holder to go
 						t.Errorf("CONNACK %#x", code)
 					}
 					if enough {

@@ -82,7 +82,7 @@ func (c serveCommand) Run(ctx context.Context, con console, g *globals) error {
 	defer endWatch()
 	alive := b.pulse()
 	defer context.AfterFunc(ctx, func() { tell("STOPPING=1") })()
-	done := make(chan error, 1)
+	done, planted := make(chan error, 1), false
 	plantCtx, stopPlant := context.WithCancel(ctx)
 	defer stopPlant()
 	err = b.serve(ctx, func() {
@@ -103,13 +103,15 @@ func (c serveCommand) Run(ctx context.Context, con console, g *globals) error {
 		watched.Go(func() { above.feed(watchCtx, ctx.Done(), alive, log) })
 		if plant != nil {
 			plant.tell(con.out, dialable(b.broker.Addr()), b.web.Scheme()+"://"+dialable(b.web.Addr()), cfg.Data)
+			planted = true
 			go func() { done <- plant.run(plantCtx) }()
-		} else {
-			done <- nil
 		}
 	})
 	stopPlant()
-	return errors.Join(err, <-done)
+	if planted { // a box that failed before it was ready has none
+		err = errors.Join(err, <-done)
+	}
+	return err
 }
 
 // firstAdmin gives the user admin the password of MILLRACE_ADMIN_PASSWORD, at the first start.
