@@ -143,7 +143,7 @@ func (v Value) number() (Value, bool) {
 		return n, true
 	case Number:
 		f, ok := v.Float()
-		return v, ok && f == f
+		return v, ok && !math.IsNaN(f)
 	}
 	return Value{}, false
 }

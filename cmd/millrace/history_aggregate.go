@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -31,8 +32,7 @@ func (c historyGet) aggregate(ctx context.Context, con console, box *remote, for
 			return err
 		}
 		text, err := io.ReadAll(res.Body)
-		res.Body.Close()
-		if err != nil {
+		if err := errors.Join(err, res.Body.Close()); err != nil {
 			return err
 		}
 		rows := 0
