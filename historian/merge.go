@@ -172,7 +172,9 @@ func (m *merger) gather() (err error) {
 		its = append(its, it)
 		it.First()
 	}
+	pace := newPace(m.s.stop)
 	for {
+		pace.rest()
 		next, any := Series(0), false
 		for _, it := range its {
 			if err := it.Error(); err != nil {
