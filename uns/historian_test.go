@@ -26,6 +26,7 @@ func openPlant(t *testing.T, fs vfs.FS) *plant {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = store.Close() }) // what it still does would be counted by others
 	o := options(nil)
 	ns := uns.NewNamespace(o)
 	catalog, err := uns.OpenCatalog(ns, store, store, o)
