@@ -169,3 +169,10 @@ func (b *Broker) Dirty() bool {
 
 // Expire is the janitor's look at sessions whose time is over.
 func (b *Broker) Expire() { b.expire(b.now()) }
+
+// Claimed says whether a connection still holds a client identifier.
+func (b *Broker) Claimed(id string) bool {
+	b.claims.mu.Lock()
+	defer b.claims.mu.Unlock()
+	return b.claims.holders[id] != nil
+}

@@ -22,6 +22,9 @@ func (m *spec) offline(s *listener) {
 
 func (m *spec) left(s *listener) {
 	eventually(m, s.id+" is offline", func() bool {
+		if m.x.Claimed(s.id) { // the end is not over, and another API client would be refused
+			return false
+		}
 		for _, shown := range m.x.Sessions() {
 			if shown.MQTTID == s.id {
 				return !shown.Connected

@@ -34,6 +34,7 @@ type memory struct {
 	rows    map[string][]byte
 	latest  map[historian.Series]historian.Sample
 	failed  atomic.Int64
+	clock   atomic.Pointer[clock] // of the box; nil: the real one
 	append  func(ctx context.Context, n int) error // nil: at once
 }
 
@@ -63,7 +64,7 @@ func (m *memory) Append(ctx context.Context, s []historian.Sample, rows []histor
 	defer m.mu.Unlock()
 	for i := range s {
 		m.seq++
-		s[i].Seq, s[i].Received = m.seq, time.Now().UnixNano()
+		s[i].Seq, s[i].Received = m.seq, m.now().UnixNano()
 		if !s[i].Stamped {
 			s[i].Time, s[i].Scale = time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC).UnixNano(), 6
 		}
@@ -86,6 +87,14 @@ func (m *memory) Append(ctx context.Context, s []historian.Sample, rows []histor
 		}
 	}
 	return nil
+}
+
+// now is the time of the box, which a replay of retained values holds the receipt of each against.
+func (m *memory) now() time.Time {
+	if c := m.clock.Load(); c != nil {
+		return c.now()
+	}
+	return time.Now()
 }
 
 func (m *memory) put(key, value []byte) {
@@ -215,6 +224,7 @@ func open(t testing.TB, s setting) *box {
 	x := &box{t: t, store: s.store, reg: prometheus.NewRegistry(), clock: &clock{}}
 	x.clock.ahead.Store(s.ahead)
 
+	s.store.clock.Store(x.clock)
 	uo := uns.DefaultOptions()
 	uo.Now = x.clock.now
 	uo.Ingress.PerClientRatePerSec = 0
