@@ -34,7 +34,7 @@ type memory struct {
 	rows    map[string][]byte
 	latest  map[historian.Series]historian.Sample
 	failed  atomic.Int64
-	clock   atomic.Pointer[clock] // of the box; nil: the real one
+	clock   atomic.Pointer[clock]                  // of the box; nil: the real one
 	append  func(ctx context.Context, n int) error // nil: at once
 }
 
