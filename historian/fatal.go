@@ -3,7 +3,10 @@ package historian
 import (
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
 )
 
 // reporter is Pebble's logger. Pebble tells a failed write by Fatalf; when that returns, it carries on as if
@@ -14,6 +17,8 @@ type reporter struct {
 	fatal  func(error)
 	failed atomic.Pointer[error]
 	dead   chan struct{} // closed at the first failure
+
+	damaged sync.Map // path of each damaged table that was told of
 }
 
 func newReporter(log *slog.Logger, fatal func(error)) *reporter {
@@ -39,6 +44,16 @@ func (r *reporter) fail(err error) {
 	if r.fatal != nil {
 		r.fatal(err)
 	}
+}
+
+// corrupt tells of a table that cannot be read, once a file. Pebble would call Fatalf, which here means a failed
+// write; but whoever reads gets the error, and values are taken as before.
+func (r *reporter) corrupt(info pebble.DataCorruptionInfo) {
+	if _, told := r.damaged.LoadOrStore(info.Path, struct{}{}); told {
+		return
+	}
+	r.log.Error("a table is damaged; what cannot be read of it fails the queries that need it until a backup is restored",
+		"path", info.Path, "error", info.Details.Error())
 }
 
 // Infof is left out: Pebble tells of every flush and compaction.

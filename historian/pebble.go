@@ -24,6 +24,7 @@ func pebbleOptions(fsys vfs.FS, lock *pebble.Lock, r *reporter, free uint64) *pe
 		FS:                          logFS{fsys},
 		Lock:                        lock,
 		Logger:                      r,
+		EventListener:               &pebble.EventListener{DataCorruption: r.corrupt},
 		FormatMajorVersion:          pebbleFormat,
 		MemTableSize:                memTable(free),
 		MemTableStopWritesThreshold: 4,
