@@ -100,10 +100,15 @@ func (b *Broker) admit(c *conn, cl *mqtt.Client, pk *packets.Packet) (code packe
 	if b.limits.flapping.banned(tallyKey{principal.ID(), cl.ID}, b.now()) {
 		return refusedBanned, false
 	}
+	// Before the claim and again under it: one who is to be refused must not hold the identifier while its owner comes back.
+	foreign := func() bool { owner := b.ownerOf(cl.ID); return owner != "" && owner != principal.ID() }
+	if foreign() {
+		return refusedClientID, false
+	}
 	if code, ok = b.takeClaim(c, cl.ID, principal.ID()); !ok {
 		return code, false
 	}
-	if owner := b.ownerOf(cl.ID); owner != "" && owner != principal.ID() {
+	if foreign() {
 		return refusedClientID, false
 	}
 	props := &cl.Properties.Props

@@ -3,6 +3,7 @@ package broker_test
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"testing"
 
@@ -176,4 +177,43 @@ func TestSessionsAreBounded(t *testing.T) {
 	if _, p := dialAny(t, x.Addr(), hello{id: "more", user: "sub", persistent: true, properties: forAnHour}); p.body[1] != 0x97 {
 		t.Fatalf("CONNACK %v", p)
 	}
+}
+
+// Whoever tries a client identifier that another API client has is refused without getting in its owner's way: the owner, coming
+// back to its session at the same moments, is never taken for the stranger.
+func TestStrangersDoNotHoldAnIdentifier(t *testing.T) {
+	x := open(t, setting{})
+	mine := hello{id: "mine", user: "dev", persistent: true, properties: hour}
+	x.gone(dial(t, x.Addr(), mine), "mine")
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			c, err := net.Dial("tcp", x.Addr())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = c.Write(hello{id: "mine", user: "line"}.bytes())
+			if p, err := readPacket(c); err != nil || p.body[1] != 0x85 {
+				t.Errorf("the stranger got %v, error %v", p, err)
+			}
+			_ = c.Close()
+		}
+	}()
+	for range 200 {
+		c, p := dialAny(t, x.Addr(), mine)
+		if p.body[1] != 0 {
+			t.Errorf("the owner is refused: %02x", p.body[1])
+			break
+		}
+		x.gone(c, "mine")
+	}
+	close(stop)
+	<-done
 }

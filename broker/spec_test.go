@@ -301,9 +301,9 @@ func (m *spec) end() {
 // repeated, out of order and wrong, windows, expiry, grants, retained messages, restarts. [MQTT-3.3.5-1] [MQTT-4.3.3-2]
 // [MQTT-4.9.0-2] [MQTT-3.8.4-3]. MILLRACE_LONG=1 takes a million steps.
 func TestSessionSpec(t *testing.T) {
-	// The model's time stands still between steps and the box's does not: on a loaded machine one run in twenty ends in a
-	// disagreement about an expiry or about an end that is not over. Until the box's clock stands still too, it is not for
-	// every build; TestSessionModel and TestSessionsOverPowerCuts are.
+	// Skipped in every build, for a reason that is known in part: under load one run in twenty disagrees with its model. One cause was the
+	// broker's (TestStrangersDoNotHoldAnIdentifier), one the clock of the tests' store; a delivery that the model expects earlier or
+	// later than the box makes it is left. TestSessionModel (100,000 steps) and TestSessionsOverPowerCuts run in every build.
 	if os.Getenv("MILLRACE_LONG") != "1" {
 		t.Skip("needs a quiet machine: set MILLRACE_LONG=1")
 	}

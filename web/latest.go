@@ -32,15 +32,7 @@ func (w *Web) addLatest() {
 		rule: rule{role: auth.RoleViewer, clients: true}, summary: "Read the newest values",
 		gives: map[string]any{"application/json": LatestPage{}}},
 		func(ctx context.Context, c *caller, in *latestIn) (*written, error) {
-			workspace, err := w.workspace(c, in.Workspace)
-			if err != nil {
-				return nil, err
-			}
-			filter, err := w.filter(workspace, in.Filter)
-			if err != nil {
-				return nil, err
-			}
-			after, err := openPath(in.Cursor)
+			workspace, filter, after, err := w.listing(c, in.Workspace, in.Filter, in.Cursor)
 			if err != nil {
 				return nil, err
 			}

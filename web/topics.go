@@ -86,6 +86,18 @@ func (w *Web) filter(workspace, filter string) (string, error) {
 	return paths, nil
 }
 
+// listing resolves what every page of topics begins with: workspace, filter over paths, and the path that the page before ended with.
+func (w *Web) listing(c *caller, asked, askedFilter, cursor string) (workspace, filter, after string, err error) {
+	if workspace, err = w.workspace(c, asked); err != nil {
+		return "", "", "", err
+	}
+	if filter, err = w.filter(workspace, askedFilter); err != nil {
+		return "", "", "", err
+	}
+	after, err = openPath(cursor)
+	return workspace, filter, after, err
+}
+
 // TopicSchema documents the schema of a topic as GET and PUT /uns/topic have it.
 type TopicSchema struct {
 	Type string `json:"type,omitempty" enum:"number,integer,boolean,string,object,array,any,text,bytes" doc:"What values must be"`

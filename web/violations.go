@@ -58,15 +58,7 @@ func (w *Web) addViolations() {
 		rule: rule{role: auth.RoleViewer, clients: true}, summary: "Values that topics did not take as they came",
 		doc: "By topic: refused by schema, type, payload or timestamp, or stored as uncertain by a soft schema. Since the start of the box; counts by client and hour are in its ledger."},
 		func(ctx context.Context, c *caller, in *violationsIn) (*violationsOut, error) {
-			workspace, err := w.workspace(c, in.Workspace)
-			if err != nil {
-				return nil, err
-			}
-			filter, err := w.filter(workspace, in.Filter)
-			if err != nil {
-				return nil, err
-			}
-			after, err := openPath(in.Cursor)
+			workspace, filter, after, err := w.listing(c, in.Workspace, in.Filter, in.Cursor)
 			if err != nil {
 				return nil, err
 			}
