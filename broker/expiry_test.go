@@ -173,3 +173,23 @@ func TestExpiryOfOldRows(t *testing.T) {
 		}
 	}
 }
+
+// What waits for the window and has expired meanwhile holds up nobody: a message of QoS 0 behind it, which needs no window, comes
+// without another acknowledgement.
+func TestExpiredHoldsUpNothing(t *testing.T) {
+	x := open(t, setting{})
+	s := dial(t, x.Addr(), hello{id: "s", user: "sub", properties: []byte{0x21, 0, 1}})
+	s.mustSub(1, "plain/#")
+	p := dial(t, x.Addr(), hello{id: "p", user: "dev"})
+	p.send(pub{topic: "plain/first", payload: "first"})
+	first := s.wantMsg()
+	x.clock.stand(x.clock.now())
+	p.send(pub{topic: "plain/x", payload: "brief", properties: expiry(1)})
+	p.settled()
+	time.Sleep(10 * time.Millisecond) // deliveries are gathered for 1 ms: by now the queue was looked at and found to wait
+	x.clock.advance(2 * time.Second)
+	p.pub(pub{topic: "plain/x", payload: "now"})
+	s.only("now")
+	s.puback(first.id)
+	s.alive()
+}

@@ -109,7 +109,7 @@ func (s *session) enqueue(d delivery) {
 		d.spill()
 	}
 	s.queue.push(d, l.MaxSubscriberQueue)
-	first := s.queue.n == 1
+	wake := s.queue.n == 1 || c != nil && s.freed(lost > 0)
 	s.mu.Unlock()
 	if lost > 0 {
 		s.drop(dropQueueFull, lost)
@@ -117,9 +117,20 @@ func (s *session) enqueue(d delivery) {
 			s.tooSlow()
 		}
 	}
-	if first && c != nil {
+	if wake && c != nil {
 		c.out.wakeLive(!d.wide)
 	}
+}
+
+// freed says that the message at the front, which waits for the window, holds up those behind it no longer: it was
+// dropped, it has expired, or other rules are in force. Else a message of QoS 0, which needs no window, would wait for
+// the next acknowledgement. The lock is held.
+func (s *session) freed(dropped bool) bool {
+	if len(s.flights) < s.window {
+		return false
+	}
+	f := s.queue.front()
+	return dropped || f.expires > 0 && f.expires <= s.b.now().UnixMilli() || f.policy != s.principal().Policy()
 }
 
 // fill appends what c may be sent now to buf, in order, up to limit bytes; more says that it is to be called again. What
