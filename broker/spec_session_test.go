@@ -271,6 +271,8 @@ func (m *spec) subscribe() {
 			open++
 		}
 	}
+	s.c.alive() // the look for retained messages is over: it begins no later than the second answer
+	s.c.alive()
 }
 
 func (m *spec) unsubscribe() {
