@@ -1,6 +1,10 @@
 package script
 
-import "millrace/pipeline/value"
+import (
+	"fmt"
+
+	"millrace/pipeline/value"
+)
 
 // Scope is what an expression sees. It is shared with the run and must not be changed.
 type Scope struct {
@@ -15,11 +19,43 @@ type Scope struct {
 	Console func(level, text string)
 }
 
-// Engine compiles what people write, and runs it.
-type Engine struct{}
+// json is $json.
+func (s *Scope) json() value.Value {
+	if len(s.Input) == 0 {
+		return value.Value{}
+	}
+	return s.Input[0]
+}
 
-// Expression is a compiled JavaScript expression.
-type Expression struct{}
+// Fault is what is wrong with a text before it runs. Line and Column count from 1, in the text as it was given.
+type Fault struct {
+	Line, Column int
+	Message      string
+}
 
-// Template is a compiled text with placeholders.
-type Template struct{}
+func (f *Fault) Error() string {
+	return fmt.Sprintf("line %d, column %d: %s", f.Line, f.Column, f.Message)
+}
+
+// The kinds of Error.
+const (
+	Runtime   = "runtime"   // the code threw
+	Timeout   = "timeout"   // it ran for longer than it may
+	Memory    = "memory"    // it took more memory than it may
+	Depth     = "depth"     // it called itself too deep
+	Cancelled = "cancelled" // the run ended
+)
+
+// Error is a failure of code that ran. Line and Column count from 1, in the text as it was given; 0 = not known.
+type Error struct {
+	Kind         string
+	Message      string
+	Line, Column int
+}
+
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return e.Message
+	}
+	return fmt.Sprintf("%s (line %d, column %d)", e.Message, e.Line, e.Column)
+}
