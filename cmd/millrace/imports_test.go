@@ -58,6 +58,7 @@ var mayImport = []struct{ from, to, why string }{
 	{"pipeline/definition", "pipeline/node", "specs validate parameters"},
 	{"pipeline/definition", "pipeline/script", "expressions are compiled at deploy"},
 	{"pipeline/definition", "pipeline/value", "parameters"},
+	{"pipeline/definition", "uns", "whether a pipeline triggers itself is a question of filters"},
 	{"pipeline/definition", "historian/kv", "small records; a leaf"},
 	{"pipeline/history", "historian/kv", "small records; a leaf"},
 	{"pipeline/node", "pipeline/script", "what expressions see"},
