@@ -107,6 +107,8 @@ type Origin struct {
 type Result struct {
 	// Port is an index into the outputs; -1 ends this branch without a successor (logic.filter, flow.stop).
 	Port int
+	// Also are further ports that the output leaves by.
+	Also []int
 	// Out is what successors get; the zero Value (missing) passes the input on.
 	Out value.Value
 	// Err fails the attempt. A *Failure says more.
