@@ -2,6 +2,7 @@ package historian_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -56,17 +57,37 @@ func BenchmarkAppend(b *testing.B) {
 		callers, batch int
 		rate           float64 // values a second of all; 0 is no limit
 		sync           bool
+		reader         bool // the log is followed meanwhile
 	}{
-		{"sync/callers=1000/batch=1", 1000, 1, 0, true},
-		{"sync/callers=1000/batch=1/paced=20000", 1000, 1, 20_000, true},
-		{"sync/callers=10/batch=100", 10, 100, 0, true},
-		{"sync/callers=1/batch=1", 1, 1, 0, true},
-		{"nosync/callers=1000/batch=1", 1000, 1, 0, false},
-		{"nosync/callers=1000/batch=1/paced=20000", 1000, 1, 20_000, false},
-		{"nosync/callers=10/batch=100", 10, 100, 0, false},
+		{"sync/callers=1000/batch=1", 1000, 1, 0, true, false},
+		{"sync/callers=1000/batch=1/paced=20000", 1000, 1, 20_000, true, false},
+		{"sync/callers=10/batch=100", 10, 100, 0, true, false},
+		{"sync/callers=1/batch=1", 1, 1, 0, true, false},
+		{"nosync/callers=1000/batch=1", 1000, 1, 0, false, false},
+		{"nosync/callers=1000/batch=1/paced=20000", 1000, 1, 20_000, false, false},
+		{"nosync/callers=10/batch=100", 10, 100, 0, false, false},
+		{"read/sync/callers=1000/batch=1/paced=20000", 1000, 1, 20_000, true, true},
+		{"read/sync/callers=10/batch=100", 10, 100, 0, true, true},
+		{"read/sync/callers=1/batch=1", 1, 1, 0, true, true},
+		{"read/nosync/callers=10/batch=100", 10, 100, 0, false, true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s, ids := openOnDisk(b, c.sync)
+			if c.reader {
+				ctx, stop := context.WithCancel(context.Background())
+				var reading sync.WaitGroup
+				reading.Go(func() {
+					err := s.ReadLog(ctx, s.LastSeq()+1, func(samples []historian.Sample) error {
+						s.Hold(samples[0].Seq)
+						return nil
+					})
+					if !errors.Is(err, context.Canceled) {
+						b.Error(err)
+					}
+				})
+				defer reading.Wait()
+				defer stop()
+			}
 			b.ReportAllocs()
 			rounds := max(1, b.N/(c.callers*c.batch))
 			waits := make([][]time.Duration, c.callers)

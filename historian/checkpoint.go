@@ -72,6 +72,7 @@ func (s *Store) checkpoint() error {
 		}
 		return fmt.Errorf("historian: checkpoint %d of %s: %w", w.fence.ckpt, s.dir, err)
 	}
+	s.held.segments = append(s.held.segments, segment{from: s.fence.seq + 1, to: line, bytes: bytes})
 	// First the list, then the heads: a query that no longer finds samples in a head finds them in a chunk.
 	s.fence = w.fence
 	s.list.add(w.fence.spans...)
@@ -149,7 +150,11 @@ func (s *Store) finishCheckpoint() error {
 			return err
 		}
 	}
-	if err := b.DeleteRange(appendLogKey(nil, 0), appendLogKey(nil, s.fence.seq+1), nil); err != nil {
+	from, err := s.cut()
+	if err != nil {
+		return err
+	}
+	if err := s.addCut(b, from); err != nil {
 		return err
 	}
 	if err := b.Commit(pebble.Sync); err != nil {

@@ -1,6 +1,7 @@
 package historian
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -48,7 +49,12 @@ func (c *committer) next() {
 	if c.linger.quorum != 0 && c.s.group.callers() > 0 {
 		c.linger.forget(&c.s.group)
 	}
+	// The group's memory is not written to before the next take, which is this goroutine's.
+	first, last, rec := g.firstSeq, g.lastSeq, g.rec.bytes()
 	c.s.group.release(g, err)
+	if err == nil && first != 0 {
+		c.s.tail.put(first, last, rec)
+	}
 }
 
 // commit writes a group as one batch.
@@ -138,6 +144,10 @@ func (c *committer) fill(g *group) error {
 			c.key = append(append(c.key[:0], spaceRow), row.Key...)
 			var err error
 			switch {
+			case row.To != nil:
+				if bytes.Compare(row.Key, row.To) < 0 { // else there is nothing between them
+					err = b.DeleteRange(c.key, append([]byte{spaceRow}, row.To...), nil)
+				}
 			case row.Late != nil:
 				c.value = row.Late(append(c.value[:0], row.Value...))
 				err = b.Set(c.key, c.value, nil)

@@ -2,6 +2,7 @@ package historian_test
 
 import (
 	"encoding/hex"
+	"errors"
 	"testing"
 
 	"millrace/historian"
@@ -62,6 +63,41 @@ func golden() []struct {
 			"0100062880b083c59868d9b0028500b2e1040026011105aaaaaaaaa8010284cc210d270b109105db5b6b6d6c", noise},
 		{"trimmed", "01808098bf84e1add731130e0a0400d00f660400d00f680400d00f6a0300d00f0a0400d00f660400d00f680400d00f6a0300d00f0a0400d00f660400d00f680400d00f6a0300d00f0a0400d00f660400d00f680400d00f6a0300d00f0a0400d00f660400d00f680400d00f6a0300d00f0a0400d00f660400d00f680400d00f6a0300d00f0a0400d00f660400d00f680400d00f6a0300d00f0a0400d00f660400d00f680400d00f6a0300d00f0a0400d00f660400d00f680400d00f6a0300d00f0a0400d00f660400d00f680400d00f6a",
 			"0100092880ee89ab0d2701000202018264280322220a1b1b1b1b1b1b1b1b1b1b", trimmed},
+	}
+}
+
+// goldenHops are octets of records whose samples have hops, version 2 of the record.
+const goldenHops = "02808098bf84e1add731140ed403940100d403d41aff00d403"
+
+func TestGoldenHops(t *testing.T) {
+	first := historian.Sample{Series: 7, Scale: 6, Time: epoch, Received: epoch, Value: historian.Value{Kind: historian.Decimal, Mant: 234, Exp: 1}}
+	second, third := first, first
+	second.Hops, third.Hops, third.Quality = 1, 255, historian.Bad
+	want := []historian.Sample{first, second, third}
+	b, err := hex.DecodeString(goldenHops)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := readAll(b, 1)
+	if err != nil || len(got) != len(want) {
+		t.Fatal(got, err)
+	}
+	for i := range want {
+		if got[i].Hops != want[i].Hops {
+			t.Errorf("sample %d has %d hops, want %d", i, got[i].Hops, want[i].Hops)
+		}
+	}
+	sameSamples(t, "hops", want, got)
+	if now := hex.EncodeToString(record(want)); now != goldenHops {
+		t.Errorf("the record is now written as %s", now)
+	}
+	// The first version never wrote hops: there the bit is damage. Nor are no hops ever written.
+	b[0] = 1
+	if _, err := readAll(b, 1); !errors.Is(err, historian.ErrCorrupt) {
+		t.Errorf("a record of version 1 with hops: %v", err)
+	}
+	if _, err := readAll([]byte{2, 0, 0x83, 0, 2, 2}, 1); !errors.Is(err, historian.ErrCorrupt) {
+		t.Errorf("no hops, written: %v", err)
 	}
 }
 

@@ -114,7 +114,7 @@ func (hd *head) notice(s *Sample) bool {
 	}
 	hd.last = *s
 	hd.last.Value.Raw = raw
-	hd.last.Seq = 0
+	hd.last.Seq, hd.last.Hops = 0, 0
 	hd.hasLast = true
 	return true
 }

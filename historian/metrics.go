@@ -24,6 +24,8 @@ type metrics struct {
 	mergeFailures      prometheus.Counter
 	mergeSeconds       prometheus.Histogram
 	ringFull           prometheus.Counter
+	logReaders         prometheus.Gauge
+	logDiskReads       prometheus.Counter
 
 	reg prometheus.Registerer
 	all []prometheus.Collector
@@ -68,6 +70,13 @@ func newMetrics(reg prometheus.Registerer, s *Store) (*metrics, error) {
 		Name: name("write_stall_seconds_total"),
 		Help: "Time in which values waited for a full disk or for commits of more than 50 ms.",
 	}, s.stall.seconds))
+	m.logReaders = prometheus.NewGauge(prometheus.GaugeOpts{Name: name("log_readers"), Help: "Readers that follow the log."})
+	m.all = append(m.all, m.logReaders, prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: name("log_shed_values_total"),
+		Help: "Values that went out of the full log before the pipelines had seen them. They are stored.",
+	}, func() float64 { return float64(s.held.shed.Load()) }))
+	m.logDiskReads = counter("log_disk_reads_total", "Times that a reader of the log was behind and read from the disk.")
+	gauge("log_held_bytes", "Log that is kept although its values are in chunks, because the pipelines have not seen it.", func() float64 { return float64(s.held.bytes.Load()) })
 	gauge("stalled", "1 while no value is taken.", func() float64 {
 		if s.stall.gate.Load() != nil {
 			return 1

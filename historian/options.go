@@ -124,7 +124,8 @@ func (o *Options) settle() {
 	setDefault(&c.Every, 10*time.Minute)
 	setDefault(&c.CarryBelow, 64)
 	if o.MaxLogBytes > 0 {
-		c.LogBytes = min(c.LogBytes, o.MaxLogBytes)
+		// What is held of the log goes by checkpoints.
+		c.LogBytes = min(c.LogBytes, o.MaxLogBytes/4)
 	}
 	o.warm = o.FS == nil
 	setDefault(&o.FS, vfs.Default)

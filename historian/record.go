@@ -5,15 +5,18 @@ import (
 	"fmt"
 )
 
-// recordVersion is the first octet of a log record.
-const recordVersion = 1
+// The first octet of a log record. The second version differs by hops, and is written where a sample has some.
+const (
+	recordVersion     = 1
+	recordVersionHops = 2
+)
 
 // The flags octet of a sample: its form in the low four bits, and these.
 const (
 	recordSameTime = 1 << 4 // Time is that of the sample before it in the record
 	recordStamped  = 1 << 5 // the device's own Time; Received follows
 	recordTraits   = 1 << 6 // a traits octet follows; otherwise good, milliseconds
-	recordSpare    = 1 << 7 // 0
+	recordHops     = 1 << 7 // an octet of hops follows, not 0; only in version 2
 	recordForm     = 0x0f
 )
 
@@ -115,6 +118,11 @@ func (w *recordWriter) add(s *Sample) {
 		flags |= recordTraits
 		b = append(b, traits)
 	}
+	if s.Hops != 0 {
+		flags |= recordHops
+		b = append(b, s.Hops)
+		b[0] = recordVersionHops
+	}
 	b = appendVarint(b, int64(s.Series)-int64(w.series))
 	w.series = s.Series
 	if same {
@@ -203,7 +211,8 @@ func (o *octets) form(form byte) (v Value) {
 // saw the samples before the damage.
 func readRecord(b []byte, firstSeq uint64, fn func(s *Sample) error) error {
 	o := octets{b: b}
-	if v := o.octet(); v != recordVersion {
+	v := o.octet()
+	if v != recordVersion && v != recordVersionHops {
 		return fmt.Errorf("log record at sequence %d: version %d: %w", firstSeq, v, errCorrupt)
 	}
 	var s Sample
@@ -212,7 +221,7 @@ func readRecord(b []byte, firstSeq uint64, fn func(s *Sample) error) error {
 	series := int64(0)
 	for len(o.b) > 0 {
 		s.Seq++
-		if !o.sample(&s, &series) {
+		if !o.sample(&s, &series, v) {
 			break
 		}
 		if err := fn(&s); err != nil {
@@ -226,14 +235,21 @@ func readRecord(b []byte, firstSeq uint64, fn func(s *Sample) error) error {
 }
 
 // sample reads one sample over the one before it.
-func (o *octets) sample(s *Sample, series *int64) bool {
+func (o *octets) sample(s *Sample, series *int64, version byte) bool {
 	flags := o.octet()
 	traits := byte(traitPlain)
 	if flags&recordTraits != 0 {
 		traits = o.octet()
 	}
+	s.Hops = 0
+	if flags&recordHops != 0 {
+		if s.Hops = o.octet(); s.Hops == 0 || version < recordVersionHops {
+			o.fail()
+			return false
+		}
+	}
 	s.Quality, s.Scale = Quality(traits&3), traits>>2&15
-	if flags&recordSpare != 0 || s.Quality > Bad || s.Scale > maxScale {
+	if s.Quality > Bad || s.Scale > maxScale {
 		o.fail()
 		return false
 	}

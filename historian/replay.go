@@ -20,6 +20,9 @@ func (s *Store) load() error {
 	if err := s.sweepBuild(); err != nil {
 		return err
 	}
+	if err := s.loadHold(); err != nil {
+		return s.damaged(err)
+	}
 	if err := s.loadFence(); err != nil {
 		return err
 	}
@@ -103,6 +106,9 @@ func (s *Store) loadFence() error {
 		return s.damaged(err)
 	}
 	if stale {
+		if err := s.closeSegment(); err != nil {
+			return s.damaged(err)
+		}
 		if err := s.finishCheckpoint(); err != nil {
 			return s.claim.Explain(err)
 		}
@@ -201,6 +207,9 @@ func (h *heads) restore(id Series, row *headRow) bool {
 // replay applies the samples behind the fence.
 func (s *Store) replay() error {
 	s.applied = s.fence.seq
+	if err := s.beginLog(); err != nil {
+		return s.damaged(err)
+	}
 	it, err := s.db.NewIter(&pebble.IterOptions{
 		LowerBound: appendLogKey(nil, s.fence.seq+1), UpperBound: []byte{spaceLog + 1},
 	})
@@ -236,6 +245,7 @@ func (s *Store) replay() error {
 	s.group.seq = s.applied
 	s.lastSeq.Store(s.applied)
 	s.syncedSeq.Store(s.applied)
+	s.tail.begin(s.applied)
 	return nil
 }
 

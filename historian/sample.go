@@ -41,6 +41,9 @@ type Sample struct {
 	Stamped bool
 	// Scale is the precision that was sent: Time is a multiple of 10^Scale nanoseconds (0 ns, 3 µs, 6 ms, 9 s).
 	Scale uint8
+	// Hops is through how many derivations the value came: 0 for a device's, one more than that of its trigger for a value that
+	// a pipeline derived. It goes with the log alone: queries leave it 0.
+	Hops uint8
 	// Time is in nanoseconds since the Unix epoch, UTC.
 	Time int64
 	// Received is when the box got the sample, same unit. Equal to Time where Stamped is false.
@@ -69,6 +72,8 @@ const (
 // Row is an opaque record committed in the same batch as samples. A nil Value deletes the key, unless Late is set.
 type Row struct {
 	Key, Value []byte
+	// To, if set, deletes every key with Key <= key < To instead, in one stroke however many they are.
+	To []byte
 	// Late, if set, appends the rest of the value to dst. It is called once, before Append returns and by another
 	// goroutine, when the samples of the same Append have their place and time; it may read them.
 	Late func(dst []byte) []byte

@@ -164,6 +164,9 @@ func (s *Store) watchLoop() {
 		s.watchCommit()
 		s.watchAge()
 		s.watchRetention()
+		if err := s.dropHeld(); err != nil {
+			s.log.Error("log that nobody needs any more could not be dropped; the next checkpoint does it", "dir", s.dir, "error", err)
+		}
 		s.group.nudge()
 		if n%4 == 0 {
 			s.measureDisk()

@@ -43,6 +43,10 @@ type Store struct {
 	list  ckptList
 	stall stall
 	ring  *ring // nil: none
+	tail  tail
+	held  held
+	// logFrom is the first sequence that the log on the disk still holds, or the next one.
+	logFrom atomic.Uint64
 
 	// applyMu is held while a committed group goes into the heads, and while a checkpoint draws its line.
 	applyMu   sync.Mutex
@@ -223,7 +227,11 @@ func (s *Store) settleDown() error {
 		return fmt.Errorf("historian: flush %s: %w", s.dir, err)
 	}
 	// The log lies in tables of its own, all of them deleted: this drops them without reading.
-	if err := s.db.Compact(context.Background(), []byte{spaceLog}, []byte{spaceLog + 1}, false); err != nil {
+	end := []byte{spaceLog + 1}
+	if s.held.bytes.Load() > 0 {
+		end = appendLogKey(nil, s.logFrom.Load())
+	}
+	if err := s.db.Compact(context.Background(), []byte{spaceLog}, end, false); err != nil {
 		return fmt.Errorf("historian: drop the log in %s: %w", s.dir, err)
 	}
 	return nil
@@ -256,6 +264,11 @@ type State struct {
 	LogBytes           int64
 	Series             int
 	LastSeq, SyncedSeq uint64
+	// LogFrom is the first sequence that ReadLog can still give. HeldBytes of the log are kept for a reader alone.
+	LogFrom   uint64
+	HeldBytes int64
+	// LogShed counts samples that were held for a reader and went, because the log was full.
+	LogShed uint64
 }
 
 // State tells how the store is. It never waits for the disk.
@@ -266,6 +279,7 @@ func (s *Store) State() State {
 	st.Series = int(s.seriesCount.Load())
 	st.LastSeq = s.lastSeq.Load()
 	st.SyncedSeq = s.syncedSeq.Load()
+	st.LogFrom, st.HeldBytes, st.LogShed = s.logFrom.Load(), s.held.bytes.Load(), s.held.shed.Load()
 	return st
 }
 
