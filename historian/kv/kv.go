@@ -165,6 +165,21 @@ func (s *Store) Apply(ops ...Op) error {
 	return s.report.failure()
 }
 
+// DropRange deletes every record with from <= key < to; fsynced when it returns nil.
+func (s *Store) DropRange(from, to []byte) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.inUse.Done()
+	s.commit.Lock()
+	err := s.db.DeleteRange(from, to, pebble.Sync)
+	s.commit.Unlock()
+	if err != nil {
+		return fmt.Errorf("kv: drop range: %w", err)
+	}
+	return s.report.failure()
+}
+
 // Scan calls fn for every record whose key starts with prefix, in key order, until fn returns false. It sees
 // the records as they were when it began. Key and value are valid during fn only; fn may call Get and Apply,
 // not Close.

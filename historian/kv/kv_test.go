@@ -185,3 +185,23 @@ func TestOpenRefuses(t *testing.T) {
 		})
 	}
 }
+
+func TestDropRange(t *testing.T) {
+	s, err := kv.Open("records", kv.Options{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, k := range []string{"a", "b1", "b2", "c"} {
+		if err := s.Apply(kv.Op{Key: []byte(k), Value: []byte{1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.DropRange([]byte("b"), []byte("c")); err != nil {
+		t.Fatal(err)
+	}
+	left := ""
+	if err := s.Scan(nil, func(k, _ []byte) bool { left += string(k); return true }); err != nil || left != "ac" {
+		t.Errorf("left %q, %v", left, err)
+	}
+}
