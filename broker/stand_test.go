@@ -38,6 +38,8 @@ type memory struct {
 	append  func(ctx context.Context, n int) error // nil: at once
 }
 
+func (m *memory) HasRow([]byte) (bool, error) { return false, nil }
+
 func (m *memory) CreateSeries(string, historian.Class, []byte) (historian.Series, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -19,11 +19,23 @@ type Message struct {
 	// Enveloped says that the payload was built by the box and is to be read as JSON even on a topic that takes text or
 	// bytes as they are (REST publish, pipelines). On a bytes topic the value is base64 text.
 	Enveloped bool
+	// Once is a publish key: it is stored in the same commit as the value, as the row KeyPrefix + Once, and names the value for as
+	// long as that row is there. With Suspect it is looked up first: a message whose key is there, or in the same batch before it,
+	// is not stored again. One key must not be in two batches at the same time.
+	Once    []byte
+	Suspect bool
+	// Hops is what historian.Sample.Hops becomes.
+	Hops uint8
+	// Duplicate is filled by Accept: the key was there. The verdict is Stored and At is -1.
+	Duplicate bool
 	// Verdict may be set to a refusal by the caller (not_authorized, topic_invalid …): then Accept only counts it.
 	Verdict Verdict
 	// At is filled by Accept: the index of the sample in Batch.Samples, -1 if nothing was stored. Topic is filled, too.
 	At int
 }
+
+// KeyPrefix begins the rows of publish keys.
+const KeyPrefix = "k"
 
 // Batch is reused by its owner: Reset, then append to Messages. No allocation in steady state. Not for concurrent use.
 type Batch struct {

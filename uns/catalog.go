@@ -25,6 +25,8 @@ type Store interface {
 	DeleteSeries(ctx context.Context, id historian.Series, purge bool) error
 	// Append returns when all of samples and rows are durable; after an error none of them is.
 	Append(ctx context.Context, samples []historian.Sample, rows []historian.Row) error
+	// HasRow says whether a row is committed.
+	HasRow(key []byte) (bool, error)
 }
 
 // Reader is the historian as catalog start-up and latest need it.
@@ -53,6 +55,7 @@ type Catalog struct {
 	// plain holds the rules of topics that nobody has set anything for, by retention class: a million of them share one.
 	plain   [historian.ClassForever + 1]*rules
 	initial *rules
+	series  seriesIndex
 	toggles atomic.Uint64 // the last number given to a clearing or restoring of a retained value
 	stale   staleRows
 	// expected are the topics with an expected interval.
@@ -112,6 +115,7 @@ func (c *Catalog) load() error {
 			t.toggled.Store(o.n<<1 | 1)
 		}
 		sp.keep(t)
+		c.series.set(t.Series, t)
 		c.expected.follow(t, r)
 		return true
 	})
@@ -198,6 +202,8 @@ func (c *Catalog) create(sp *space, path string, r *rules) (t *Topic, created bo
 		return nil, false, err
 	}
 	shard.topics[t.Path] = t
+	// Before its first value is stored: who follows the log finds the topic of every sample.
+	c.series.set(t.Series, t)
 	sp.tree.add(t)
 	c.expected.follow(t, r)
 	return t, true, nil

@@ -31,6 +31,7 @@ func (c *Catalog) Delete(ctx context.Context, t *Topic, purge bool) (ok bool, er
 		shard.topics[t.Path] = t
 		return false, err
 	}
+	c.series.set(t.Series, nil)
 	sp.tree.remove(t)
 	sp.count.Add(-1)
 	c.expected.forget(t)

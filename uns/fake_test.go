@@ -96,6 +96,12 @@ func (m *memory) Append(_ context.Context, samples []historian.Sample, rows []hi
 	return nil
 }
 
+func (m *memory) HasRow(key []byte) (bool, error) {
+	there := false
+	err := m.Rows(key, func(k, _ []byte) bool { there = len(k) == len(key); return false })
+	return there, err
+}
+
 func (m *memory) EachSeries(fn func(historian.SeriesRow) bool) error {
 	for _, row := range m.rows {
 		if !fn(row) {

@@ -71,7 +71,7 @@ func (in *Ingress) Source(client string) *Source {
 
 // Accept gives every message its verdict; returns when all stored ones are durable. error = our failure
 // (historian.ErrStalled, ErrClosed …): nothing may be acknowledged, nothing was stored, and the messages that would
-// have been stored have the verdict internal. Every message is counted, once per Accept.
+// have been stored have the verdict internal. A message whose publish key was there before is stored already: see Message.Once. Every message is counted, once per Accept.
 func (in *Ingress) Accept(ctx context.Context, b *Batch) error {
 	rows := len(b.Rows)
 	for {
@@ -93,9 +93,18 @@ func (in *Ingress) accept(ctx context.Context, b *Batch) error {
 	var failure error
 	for i := range b.Messages {
 		m := &b.Messages[i]
-		m.At = -1
+		m.At, m.Duplicate = -1, false
 		if m.Verdict.Reason != Stored {
 			continue
+		}
+		if m.Suspect && len(m.Once) > 0 {
+			if m.Duplicate, failure = in.known(b, i); failure != nil {
+				break
+			}
+			if m.Duplicate {
+				count.duplicates++
+				continue
+			}
 		}
 		if m.Verdict, failure = in.take(b, m, now, since, &count); failure != nil {
 			break
@@ -118,6 +127,9 @@ func (in *Ingress) accept(ctx context.Context, b *Batch) error {
 	}
 	for i := range b.Messages {
 		m := &b.Messages[i]
+		if m.Duplicate && m.Verdict.Reason == Stored {
+			continue
+		}
 		r := min(m.Verdict.Reason, Internal)
 		count.counts[r]++
 		if m.Source != nil {
@@ -148,7 +160,7 @@ func (in *Ingress) undo(b *Batch, count *tally) {
 		m := &b.Messages[i]
 		if m.Verdict.Reason == Stored {
 			m.Verdict = Verdict{Internal, "the value could not be stored, send it again"}
-			m.At = -1
+			m.At, m.Duplicate = -1, false
 		}
 	}
 	b.Samples = b.Samples[:0]
@@ -222,7 +234,7 @@ func (in *Ingress) take(b *Batch, m *Message, now time.Time, since time.Duration
 		} else if len(unit) > 0 && r.settings.Schema.Unit == "" {
 			b.units = append(b.units, unitClaim{m.Topic, unit})
 		}
-		s.sample.Series = m.Topic.Series
+		s.sample.Series, s.sample.Hops = m.Topic.Series, m.Hops
 		if s.off {
 			count.soft++
 			in.catalog.violated(m, Verdict{Detail: r.violation(&s.sample.Value)}, now)
@@ -236,6 +248,9 @@ func (in *Ingress) take(b *Batch, m *Message, now time.Time, since time.Duration
 		}
 		if m.Topic.cleared() || len(b.toggles) > 0 {
 			b.toggle(in.catalog, m.Topic, false)
+		}
+		if len(m.Once) > 0 {
+			b.Rows = append(b.Rows, historian.Row{Key: b.keyOf(m.Once), Value: present})
 		}
 		m.At = len(b.Samples)
 		b.Samples = append(b.Samples, s.sample)

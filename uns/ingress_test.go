@@ -147,6 +147,7 @@ func TestEveryVerdict(t *testing.T) {
 		"millrace_uns_ingress_ambiguous_timestamps_total": 1,
 		"millrace_uns_ingress_unit_failures_total":        0,
 		"millrace_uns_ingress_late_total":                 0,
+		"millrace_uns_ingress_duplicates_total":           0,
 		"millrace_uns_ingress_gaps_total":                 0,
 		"millrace_uns_topics_stale":                       0,
 		"millrace_uns_topics":                             3,

@@ -15,6 +15,7 @@ type metrics struct {
 	unitFails atomic.Uint64
 	late      atomic.Uint64
 	gaps      atomic.Uint64
+	twins     atomic.Uint64
 }
 
 func newMetrics(reg prometheus.Registerer, c *Catalog, now func() time.Time) *metrics {
@@ -37,6 +38,7 @@ func newMetrics(reg prometheus.Registerer, c *Catalog, now func() time.Time) *me
 	counter("millrace_uns_ingress_ambiguous_timestamps_total", "Values stored with quality uncertain because their local time happened twice that day.", nil, &m.twice)
 	counter("millrace_uns_ingress_unit_failures_total", "Units named by payloads that could not be kept for their topic.", nil, &m.unitFails)
 	counter("millrace_uns_ingress_late_total", "Values stored whose own time lies before that of an earlier value of their topic.", nil, &m.late)
+	counter("millrace_uns_ingress_duplicates_total", "Derived values that were stored before a restart and not stored again.", nil, &m.twins)
 	counter("millrace_uns_ingress_gaps_total", "Silences of more than three times a topic's expected interval, counted when they end.", nil, &m.gaps)
 	reg.MustRegister(prometheus.NewGaugeFunc(
 		prometheus.GaugeOpts{Name: "millrace_uns_topics_stale", Help: "Topics whose last value is older than three times their expected interval, all workspaces."},
@@ -57,6 +59,7 @@ func newMetrics(reg prometheus.Registerer, c *Catalog, now func() time.Time) *me
 type tally struct {
 	counts      [reasons]uint64
 	soft, twice uint64
+	duplicates  uint64
 }
 
 func (m *metrics) add(t *tally) {
@@ -67,6 +70,9 @@ func (m *metrics) add(t *tally) {
 	}
 	if t.soft > 0 {
 		m.soft.Add(t.soft)
+	}
+	if t.duplicates > 0 {
+		m.twins.Add(t.duplicates)
 	}
 	if t.twice > 0 {
 		m.twice.Add(t.twice)

@@ -61,6 +61,8 @@ func (h *shelf) EachSeries(fn func(historian.SeriesRow) bool) error {
 	return nil
 }
 
+func (h *shelf) HasRow([]byte) (bool, error) { return false, nil }
+
 // Rows: no test of this package keeps any.
 func (h *shelf) Rows([]byte, func(key, value []byte) bool) error { return nil }
 
