@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/historian"
 	"millrace/pipeline/definition"
 	"millrace/pipeline/history"
 	"millrace/pipeline/node"
@@ -136,7 +135,7 @@ func (e *Engine) runsOf(lane queue.Lane, x *queue.Entry, suspect bool) []*run {
 		}
 		r := &run{eng: e, id: id, lane: lane, mode: modeOf(x.Kind), space: x.Workspace, trigger: trigger, hops: x.Hops,
 			suspect: suspect || e.before.may(id), created: e.now(), attempt: 1,
-			origin: node.Origin{Topic: x.Topic, Seq: x.Seq, Time: x.Time, Scale: x.Scale, Quality: historian.Quality(x.Quality).String()}}
+			origin: node.Origin{Topic: x.Topic, Seq: x.Seq, Time: x.Time, Scale: x.Scale, Quality: qualityName(x.Quality)}}
 		e.open(id)
 		runs = append(runs, r)
 		p, g := e.program(ref.Pipeline, ref.Version)
@@ -185,7 +184,7 @@ func triggerValue(x *queue.Entry, input value.Value) value.Value {
 		value.Field{Name: "topic", Value: value.Text(x.Topic)},
 		value.Field{Name: "value", Value: input},
 		value.Field{Name: "timestamp", Value: value.Text(string(uns.AppendTime(at[:0], x.Time, x.Scale)))},
-		value.Field{Name: "quality", Value: value.Text(historian.Quality(x.Quality).String())})
+		value.Field{Name: "quality", Value: value.Text(qualityName(x.Quality))})
 }
 
 // executionValue is $execution.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
-	"millrace/historian"
 	"millrace/pipeline/node"
 	"millrace/uns"
 )
@@ -151,7 +151,7 @@ func (p *publisher) add(c *parcel, v *node.Publication, key []byte) {
 		p.payload = uns.AppendTime(p.payload, v.Time, v.Scale)
 		p.payload = append(p.payload, '"')
 	}
-	if v.Quality != "" && v.Quality != historian.Good.String() {
+	if v.Quality != "" && v.Quality != qualities[0] {
 		p.payload = append(p.payload, `,"quality":"`...)
 		p.payload = append(p.payload, v.Quality...)
 		p.payload = append(p.payload, '"')
@@ -191,8 +191,8 @@ func (e *Engine) publish(r *run, i int, res node.Result) {
 		return
 	}
 	for j := range res.Publish {
-		if !goodQuality(res.Publish[j].Quality) {
-			e.failed(r, i, &node.Failure{Message: fmt.Sprintf("quality %q is not good, uncertain or bad", res.Publish[j].Quality), Permanent: true})
+		if q := res.Publish[j].Quality; q != "" && !slices.Contains(qualities[:], q) {
+			e.failed(r, i, &node.Failure{Message: fmt.Sprintf("quality %q is not good, uncertain or bad", q), Permanent: true})
 			return
 		}
 	}
@@ -202,14 +202,6 @@ func (e *Engine) publish(r *run, i int, res node.Result) {
 		r.passed = true
 		e.pass(r)
 	}
-}
-
-func goodQuality(q string) bool {
-	switch q {
-	case "", "good", "uncertain", "bad":
-		return true
-	}
-	return false
 }
 
 // publisherOf chooses by pipeline, or by key of an ordered one.

@@ -1,10 +1,10 @@
 package pipeline
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
-	"millrace/historian"
 	"millrace/pipeline/history"
 )
 
@@ -91,7 +91,7 @@ func (e *Engine) row(r *run) history.Run {
 	now := e.now()
 	row := history.Run{ID: r.id, Status: r.status, Mode: r.mode.String(), Started: r.started, Attempt: r.attempt, Counted: 1, Node: -1, Replay: r.mode == modeReplay,
 		Trigger: history.Trigger{Workspace: r.space, Topic: r.origin.Topic, Value: r.trigger.Get("value"), Time: r.origin.Time, Scale: r.origin.Scale, Node: r.id.Node}}
-	row.Trigger.Quality = uint8(qualityOf(r.origin.Quality))
+	row.Trigger.Quality = qualityOf(r.origin.Quality)
 	if r.started.IsZero() {
 		row.Started = r.created // it was stopped before it began
 	}
@@ -134,12 +134,15 @@ func (e *Engine) row(r *run) history.Run {
 	return row
 }
 
-func qualityOf(name string) historian.Quality {
-	switch name {
-	case "uncertain":
-		return historian.Uncertain
-	case "bad":
-		return historian.Bad
+// qualities are the words of historian.Quality, by number.
+var qualities = [...]string{"good", "uncertain", "bad"}
+
+func qualityName(q uint8) string {
+	if int(q) < len(qualities) {
+		return qualities[q]
 	}
-	return historian.Good
+	return qualities[len(qualities)-1]
 }
+
+// qualityOf is the number of a word; good when it is none.
+func qualityOf(name string) uint8 { return uint8(max(0, slices.Index(qualities[:], name))) }

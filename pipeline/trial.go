@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"millrace/historian"
 	"millrace/pipeline/definition"
 	"millrace/pipeline/history"
 	"millrace/pipeline/node"
@@ -61,10 +60,10 @@ func (e *Engine) Test(ctx context.Context, p *definition.Plan, in Input) (histor
 	if in.Time.IsZero() {
 		in.Time = now.Truncate(time.Millisecond)
 	}
-	x := queue.Entry{Kind: queue.Manual, ID: e.fresh.next(now.UnixMilli()), Workspace: p.Workspace, Topic: in.Topic, Time: in.Time.UnixNano(), Scale: scaleOf(in.Time), Quality: uint8(qualityOf(in.Quality))}
+	x := queue.Entry{Kind: queue.Manual, ID: e.fresh.next(now.UnixMilli()), Workspace: p.Workspace, Topic: in.Topic, Time: in.Time.UnixNano(), Scale: scaleOf(in.Time), Quality: qualityOf(in.Quality)}
 	r := &run{eng: e, prog: g, pipe: g.pipe, start: st, id: history.RunID{Kind: history.Fresh, Pipeline: p.Number, N: x.ID}, mode: modeTest, space: p.Workspace,
 		trigger: triggerValue(&x, in.Value), attempt: 1, created: now, trial: &trial{now: now},
-		origin: node.Origin{Topic: in.Topic, Time: x.Time, Scale: x.Scale, Quality: historian.Quality(x.Quality).String()}}
+		origin: node.Origin{Topic: in.Topic, Time: x.Time, Scale: x.Scale, Quality: qualityName(x.Quality)}}
 	r.execution = executionValue(r)
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTrial, &outOfTime{maxTrial})
 	defer cancel()
