@@ -38,6 +38,7 @@ type box struct {
 	ledger  *uns.Ledger
 	broker  *broker.Broker
 	backups *backup.Runner
+	runs    *pipelines
 	web     *web.Web
 }
 
@@ -100,6 +101,9 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 	}
 	ingress.SetLive(b.broker)
 	b.ledger = uns.NewLedger(ingress, b.history)
+	if b.runs, err = openPipelines(&c, b.records, b.history, names, ingress, log, reg, fatal); err != nil {
+		return b, err
+	}
 
 	// The historian names clients, so it is cut before the records.
 	parts := []backup.Part{{Name: "historian", Snapshot: b.history.Snapshot, Check: historian.Verify}, {Name: "records", Snapshot: b.records.Snapshot, Check: kv.Verify}}
@@ -130,7 +134,7 @@ func (c *Config) keyFile() string {
 
 // oursInData are names that a data folder may hold. One of the first two makes it ours; the others may be there before
 // the first start.
-var oursInData = []string{"historian", "records", "admin.sock", "config.yaml", "secrets", "lost+found"}
+var oursInData = []string{"historian", "records", "runs", "admin.sock", "config.yaml", "secrets", "lost+found"}
 
 // startReserve is what must be free to open the stores beside what replay of their logs may write. Pebble retries a
 // flush that finds no room for ever, so a start on a full disk would neither succeed nor end.
@@ -181,7 +185,7 @@ func freeSpace(dir string) int64 {
 
 // logBytes is the size of the stores' logs, which replay may write once more as tables.
 func logBytes(dir string) (sum int64) {
-	for _, store := range []string{"historian", "records"} {
+	for _, store := range []string{"historian", "records", "runs"} {
 		logs, _ := filepath.Glob(filepath.Join(dir, store, "*.log")) // the pattern is a good one
 		for _, name := range logs {
 			if info, err := os.Stat(name); err == nil {
@@ -244,8 +248,17 @@ func (b *box) serve(ctx context.Context, ready func()) error {
 	tidyCtx, stopTidy := context.WithCancel(lasting)
 	defer stopTidy()
 	wg.Go(func() { b.tidy(tidyCtx) })
+	runsCtx, stopRuns := context.WithCancel(lasting)
+	defer stopRuns()
+	var runsErr error
+	runsDone := make(chan struct{})
 	var brokerErr, webErr error
-	failed := make(chan struct{}, 2)
+	failed := make(chan struct{}, 3)
+	go func() {
+		defer close(runsDone)
+		runsErr = b.runs.serve(runsCtx)
+		failed <- struct{}{}
+	}()
 	brokerDone := make(chan struct{})
 	wg.Go(func() {
 		defer close(brokerDone)
@@ -274,9 +287,11 @@ func (b *box) serve(ctx context.Context, ready func()) error {
 	stopWeb()
 	stopTidy()
 	wg.Wait()
+	stopRuns() // nobody triggers or asks any more
+	<-runsDone
 	stopLedger() // when nobody sends any more
 	<-ledgerDone
-	return errors.Join(brokerErr, webErr, ledgerErr, b.close())
+	return errors.Join(brokerErr, webErr, runsErr, ledgerErr, b.close())
 }
 
 // tidy lets the book write what it has counted, once a minute until ctx ends.
@@ -307,6 +322,9 @@ func (b *box) close() error {
 	if b.backups != nil {
 		faults = append(faults, b.backups.Close())
 	}
+	if b.runs != nil {
+		faults = append(faults, b.runs.close())
+	}
 	if b.book != nil {
 		faults = append(faults, b.book.Close())
 	}
@@ -316,6 +334,6 @@ func (b *box) close() error {
 	if b.records != nil {
 		faults = append(faults, b.records.Close())
 	}
-	b.broker, b.web, b.backups, b.book, b.history, b.records = nil, nil, nil, nil, nil, nil
+	b.broker, b.web, b.backups, b.runs, b.book, b.history, b.records = nil, nil, nil, nil, nil, nil, nil
 	return errors.Join(faults...)
 }

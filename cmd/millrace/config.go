@@ -15,6 +15,7 @@ import (
 	"millrace/backup"
 	"millrace/broker"
 	"millrace/historian"
+	"millrace/pipeline"
 	"millrace/uns"
 	"millrace/web"
 
@@ -33,6 +34,7 @@ type Config struct {
 	Broker    broker.Options    `koanf:"broker"`
 	Historian historian.Options `koanf:"historian"`
 	UNS       uns.Options       `koanf:"uns"`
+	Pipeline  pipeline.Options  `koanf:"pipeline"`
 	Auth      auth.Options      `koanf:"auth"`
 	Web       web.Options       `koanf:"web"`
 	Backup    backup.Options    `koanf:"backup"`
@@ -43,7 +45,7 @@ type Config struct {
 
 func defaultConfig() Config {
 	c := Config{Data: "./data", Broker: broker.DefaultOptions(), Historian: historian.DefaultOptions(),
-		UNS: uns.DefaultOptions(), Auth: auth.DefaultOptions(), Web: web.DefaultOptions(), Backup: backup.DefaultOptions(), source: map[string]string{}}
+		UNS: uns.DefaultOptions(), Pipeline: pipeline.DefaultOptions(), Auth: auth.DefaultOptions(), Web: web.DefaultOptions(), Backup: backup.DefaultOptions(), source: map[string]string{}}
 	c.Log.Level, c.Log.Format = "info", "text"
 	return c
 }
@@ -151,14 +153,6 @@ func (r *reading) fault(at configFault, format string, args ...any) {
 func (r *reading) layer(values map[string]any, place func(path string) configFault) {
 	for path, v := range values {
 		at := place(path)
-		with, later := laterWith(path)
-		if !later {
-			with, later = laterWith(path + ".*") // a whole section that comes later
-		}
-		if later {
-			r.fault(at, "%s is not available in this version; it comes with %s: take the key out", path, with)
-			continue
-		}
 		s, ok := r.known[path]
 		_, empty := v.(map[string]any)
 		switch {
@@ -419,5 +413,5 @@ func (c *Config) validate() error {
 	if !slices.Contains([]string{"text", "json"}, c.Log.Format) {
 		faults = append(faults, fmt.Errorf("log.format: %q is neither text nor json", c.Log.Format))
 	}
-	return errors.Join(append(faults, c.Broker.Validate(), c.Historian.Validate(), c.UNS.Validate(), c.Auth.Validate(), c.Web.Validate(), c.Backup.Validate(), c.guestFault())...)
+	return errors.Join(append(faults, c.Broker.Validate(), c.Historian.Validate(), c.UNS.Validate(), c.Pipeline.Validate(), c.Auth.Validate(), c.Web.Validate(), c.Backup.Validate(), c.guestFault())...)
 }

@@ -92,7 +92,6 @@ func TestConfigFaults(t *testing.T) {
 		{"bad size", "historian:\n  minFreeSpace: lots\n", nil, []string{"c.yaml:2", `"lots" is not a size`}},
 		{"number without unit for a duration", "broker:\n  limits:\n    connectTimeout: 5\n", nil, []string{"c.yaml:3", "has no unit"}},
 		{"word for a bool", "historian:\n  pebble:\n    syncWrites: maybe\n", nil, []string{"c.yaml:3", `"maybe" is neither true nor false`}},
-		{"a part that is not there", "pipeline:\n  history:\n    retention: 24h\n", nil, []string{"c.yaml:3", "not available in this version", "pipelines"}},
 		{"a rate that is none", "broker:\n  limits:\n    flappingLimit: often\n", nil, []string{"c.yaml:3", `"often" is not a number a minute`}},
 		{"unknown variable", "", []string{"MILLRACE_HISTORIAN_SYNCWRITES=false"}, []string{"unknown variable MILLRACE_HISTORIAN_SYNCWRITES"}},
 		{"bad value in the environment", "", []string{"MILLRACE_BROKER_LIMITS_MAXCLIENTS=many"}, []string{"MILLRACE_BROKER_LIMITS_MAXCLIENTS", `"many" is not a whole number`}},
@@ -112,7 +111,6 @@ func TestConfigFaults(t *testing.T) {
 		{"a fraction for a whole number", "broker:\n  limits:\n    maxClients: 1.5\n", nil, []string{"c.yaml:3: broker.limits.maxClients: 1.5 is not a whole number"}},
 		{"a number beyond all bounds", "broker:\n  limits:\n    maxClients: 18446744073709551615\n", nil, []string{"c.yaml:3: broker.limits.maxClients: 18446744073709551615 is not a whole number that fits"}},
 		{"an empty mapping for a value", "data: {}\n", nil, []string{"c.yaml:1: data: must be a text, not a mapping"}},
-		{"a number for a section that comes later", "pipeline: 3\n", nil, []string{"c.yaml:1: pipeline is not available in this version; it comes with pipelines"}},
 		{"two documents", "data: a\n---\nlog:\n  level: info\n", nil, []string{"c.yaml:3: a second document"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -38,6 +38,14 @@ var keyWhy = []struct{ path, why string }{
 	{"uns.maxFuture", "device timestamps further ahead are refused: timestamp_future"},
 	{"uns.lateWindow", "how late a device timestamp may be: retention (of its topic) or a duration"},
 	{"uns.liveMirror.qos", "QoS at which stored values are published again, 0 or 1"},
+	{"pipeline.executionQueue.maxBytes", "size of the runs that wait to execute; full: the oldest are shed and counted, see discardNewOnFull"},
+	{"pipeline.executionQueue.maxAge", "a run that waits longer is shed and counted"},
+	{"pipeline.executionQueue.discardNewOnFull", "true: when full nothing is shed, triggers wait in the historian's log, see historian.maxLogBytes"},
+	{"pipeline.executionQueue.scheduler.maxAckPending", "execution slots per lane (high, normal, low): runs of it that execute at once; waiting ones hold none"},
+	{"pipeline.executionQueue.scheduler.ackWait", "runs that nobody works on are handed out again after that"},
+	{"pipeline.executionQueue.scheduler.starvationThreshold", "a lane passed over that often in a row gets one run"},
+	{"pipeline.history.retention", "how long the history of runs is kept"},
+	{"pipeline.drainTimeout", "how long runs under way may go on when the box stops; later ones begin anew after the start"},
 	{"auth.token.ttl", "how long an access token of POST /oauth/token lives, at most 1d; its session ends with it"},
 	{"auth.session.idle", "a person's session that makes no call for so long ends"},
 	{"auth.session.maxAge", "a person's session ends after that in any case"},
@@ -49,19 +57,4 @@ var keyWhy = []struct{ path, why string }{
 	{"web.tls.certFile", "PEM file; set: web.address speaks HTTPS and wss; read anew when it changes"},
 	{"web.tls.keyFile", "PEM file with the key of that certificate"},
 	{"backup.root", "absolute path of the folder in which callers over the network may make backups; empty: they may make none"},
-}
-
-// keyLater are keys of the reference configuration whose parts this version does not have. They are refused
-// by name, so that nobody believes a setting that does nothing.
-var keyLater = []struct{ prefix, with string }{
-	{"pipeline.", "pipelines"},
-}
-
-func laterWith(path string) (string, bool) {
-	for _, k := range keyLater {
-		if path == k.prefix || (k.prefix[len(k.prefix)-1] == '.' && len(path) > len(k.prefix) && path[:len(k.prefix)] == k.prefix) {
-			return k.with, true
-		}
-	}
-	return "", false
 }

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+
+	"millrace/historian"
+	"millrace/historian/kv"
+	"millrace/pipeline"
+	"millrace/pipeline/definition"
+	"millrace/pipeline/history"
+	"millrace/pipeline/nodes"
+	"millrace/pipeline/queue"
+	"millrace/pipeline/script"
+	"millrace/uns"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// pipelines is everything that runs pipelines, wired.
+type pipelines struct {
+	log     *slog.Logger
+	scripts *script.Engine
+	records *kv.Store // of runs
+	history *history.Store
+	shelf   *definition.Shelf
+	queue   *queue.Memory
+	engine  *pipeline.Engine
+}
+
+// openPipelines opens the parts in the order in which a run passes them, backwards. Nothing runs before serve. On an error
+// what was opened is there to be closed.
+func openPipelines(c *Config, records *kv.Store, values *historian.Store, names *uns.Namespace, ingress *uns.Ingress, log *slog.Logger, reg prometheus.Registerer, fatal func(error)) (p *pipelines, err error) {
+	p = &pipelines{log: log.With("part", "pipeline")}
+	if p.records, err = kv.Open(filepath.Join(c.Data, "runs"), kv.Options{Log: log, Fatal: fatal}); err != nil {
+		return p, err
+	}
+	if p.history, err = history.Open(p.records, history.Options{Retention: c.Pipeline.History.Retention, Log: log}); err != nil {
+		return p, err
+	}
+	p.scripts = script.NewEngine(script.Options{})
+	compiler := definition.NewCompiler(nodes.All(nodes.Options{}), p.scripts)
+	if p.shelf, err = definition.OpenShelf(records, compiler, definition.ShelfOptions{Seq: func() uint64 { return values.LastSeq() + 1 }}); err != nil {
+		return p, err
+	}
+	o := c.Pipeline
+	o.Log, o.Registry = log, reg
+	p.queue = queue.NewMemory(queue.Limits{MaxBytes: o.ExecutionQueue.MaxBytes, MaxAge: o.ExecutionQueue.MaxAge, DiscardNewOnFull: o.ExecutionQueue.DiscardNewOnFull,
+		Shed: func(list []queue.Entry) { p.engine.Shed(list) }})
+	p.engine, err = pipeline.Open(pipeline.Parts{Plans: p.shelf, Queue: p.queue, Ingress: ingress, Values: values, Paths: names, History: p.history, Parked: p.history,
+		Records: records}, o)
+	return p, err
+}
+
+// serve runs until ctx ends: the follower stops first, runs under way end, then their rows are written.
+func (p *pipelines) serve(ctx context.Context) error {
+	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWriting()
+	var wg sync.WaitGroup
+	var historyErr error
+	wg.Go(func() { historyErr = p.history.Run(writing) })
+	p.shelf.Listen(func(definition.Change) { p.engine.Running(p.shelf.Running()) })
+	p.engine.Running(p.shelf.Running())
+	err := p.engine.Run(ctx)
+	stopWriting()
+	wg.Wait()
+	return errors.Join(err, historyErr)
+}
+
+// close closes what is open.
+func (p *pipelines) close() error {
+	var faults []error
+	if p.queue != nil {
+		faults = append(faults, p.queue.Close())
+	}
+	if p.scripts != nil {
+		p.scripts.Close()
+	}
+	if p.records != nil {
+		faults = append(faults, p.records.Close())
+	}
+	return errors.Join(faults...)
+}
