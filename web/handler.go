@@ -21,6 +21,7 @@ func (w *Web) handler() http.Handler {
 	w.addPages(mux)
 	w.addStreams(mux)
 	w.addOAuth(mux)
+	w.addPrometheus(mux)
 	return http.HandlerFunc(func(rw http.ResponseWriter, whole *http.Request) {
 		began := w.now()
 		w.metrics.inFlight.Inc()

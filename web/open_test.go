@@ -15,17 +15,19 @@ var besides = map[string]struct {
 	path string
 	open bool
 }{
-	`"GET /healthz"`:                 {"/healthz", true},
-	`"GET /readyz"`:                  {"/readyz", true},
-	`"GET /metrics"`:                 {"/metrics", false},
-	`"POST /oauth/token"`:            {"", false}, // TestTokenEndpoint
-	`"GET /.well-known/jwks.json"`:   {"/.well-known/jwks.json", true},
-	`"GET "+apiRoot+"/docs"`:         {"/api/v1/docs", true},
-	`"GET /docs"`:                    {"/docs", true},
-	`"GET "+apiRoot+"/openapi.json"`: {"/api/v1/openapi.json", true},
-	`"GET /{$}"`:                     {"/", true},
-	`"GET /assets/"+name`:            {"/assets/status.css", true},
-	`"GET "+route.Path`:              {"", false}, // /mqtt: cmd/millrace TestEveryMQTTPathByEveryCaller
+	`"GET /healthz"`:                  {"/healthz", true},
+	`"GET /readyz"`:                   {"/readyz", true},
+	`"GET /metrics"`:                  {"/metrics", false},
+	`"GET /prometheus/api/v1/"+path`:  {"", false}, // TestPrometheusCallers
+	`"POST /prometheus/api/v1/"+path`: {"", false},
+	`"POST /oauth/token"`:             {"", false}, // TestTokenEndpoint
+	`"GET /.well-known/jwks.json"`:    {"/.well-known/jwks.json", true},
+	`"GET "+apiRoot+"/docs"`:          {"/api/v1/docs", true},
+	`"GET /docs"`:                     {"/docs", true},
+	`"GET "+apiRoot+"/openapi.json"`:  {"/api/v1/openapi.json", true},
+	`"GET /{$}"`:                      {"/", true},
+	`"GET /assets/"+name`:             {"/assets/status.css", true},
+	`"GET "+route.Path`:               {"", false}, // /mqtt: cmd/millrace TestEveryMQTTPathByEveryCaller
 }
 
 // Whoever adds a route beside the REST interface says here who may call it.

@@ -41,6 +41,7 @@ var mayImport = []struct{ from, to, why string }{
 	{"cmd/millrace", "pipeline/queue", "wiring"},
 	{"cmd/millrace", "pipeline/script", "wiring"},
 	{"cmd/millrace", "pipeline/trigger", "wiring"},
+	{"web", "web/promql", "the query language of data sources"},
 	{"web", "pipeline", "what runs, and what is asked of it"},
 	{"web", "pipeline/definition", "pipelines as people write them"},
 	{"web", "pipeline/history", "runs and their traces"},

@@ -320,7 +320,7 @@ func TestSchemaRefuses(t *testing.T) {
 
 // The copies inside the chart, which Helm cannot take from outside of it, are those of deploy.
 func TestCopies(t *testing.T) {
-	for copied, from := range map[string]string{"files/millrace.rules.yaml": "../prometheus/millrace.rules.yaml", "files/box.json": "../grafana/box.json"} {
+	for copied, from := range map[string]string{"files/millrace.rules.yaml": "../prometheus/millrace.rules.yaml", "files/box.json": "../grafana/box.json", "files/history.json": "../grafana/history.json"} {
 		a, errA := os.ReadFile(filepath.Join(chartDir, copied))
 		b, errB := os.ReadFile(from)
 		if errA != nil || errB != nil || !bytes.Equal(a, b) {

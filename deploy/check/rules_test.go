@@ -112,9 +112,15 @@ type panel struct {
 }
 
 // Every panel of the dashboard asks for what a box exposes, says what it shows and stands beside the others, not on them.
-func TestDashboard(t *testing.T) {
-	known := exported(t)
-	text, err := os.ReadFile("../grafana/box.json")
+func TestDashboard(t *testing.T) { dashboard(t, "box.json", exported(t), 15, 2) }
+
+// That of stored values has one metric, which the box itself answers for; web.TestDashboardOfHistory asks it.
+func TestDashboardOfHistory(t *testing.T) {
+	dashboard(t, "history.json", map[string]string{"millrace_value": "gauge"}, 5, 3)
+}
+
+func dashboard(t *testing.T, file string, known map[string]string, panels, variables int) {
+	text, err := os.ReadFile("../grafana/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +133,7 @@ func TestDashboard(t *testing.T) {
 	if err := json.Unmarshal(text, &board); err != nil {
 		t.Fatal(err)
 	}
-	filled := strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*")
+	filled := strings.NewReplacer("$__rate_interval", "1m", "$__interval", "30s", "$instance", ".*", "$workspace", "main", "$topic", ".*")
 	ids, taken, shown := map[int]bool{}, map[[2]int]string{}, 0
 	for _, p := range board.Panels {
 		if ids[p.ID] {
@@ -156,7 +162,7 @@ func TestDashboard(t *testing.T) {
 	for _, a := range board.Annotations.List {
 		expression(t, "annotation", filled.Replace(a.Expr), known)
 	}
-	if shown < 15 || len(board.Templating.List) != 2 || board.UID == "" {
+	if shown < panels || len(board.Templating.List) != variables || board.UID == "" {
 		t.Errorf("%d panels, %d variables, uid %q", shown, len(board.Templating.List), board.UID)
 	}
 }

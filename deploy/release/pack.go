@@ -80,7 +80,8 @@ func (r *release) read(mode int64, pairs ...string) (list []item, err error) {
 // archive is the program with what one needs to run it by hand.
 func (r *release) archive(name string, program []byte) ([]byte, error) {
 	rest, err := r.read(0o644, "LICENSE", "LICENSE", "NOTICE", "NOTICE", "README.md", "README.md", "CHANGELOG.md", "CHANGELOG.md", "config.yaml", "config.yaml",
-		"deploy/millrace.service", "millrace.service", "deploy/METRICS.md", "METRICS.md", "deploy/prometheus/millrace.rules.yaml", "millrace.rules.yaml", "deploy/grafana/box.json", "grafana-box.json")
+		"deploy/millrace.service", "millrace.service", "deploy/METRICS.md", "METRICS.md", "deploy/prometheus/millrace.rules.yaml", "millrace.rules.yaml", "deploy/grafana/box.json", "grafana-box.json",
+		"deploy/grafana/history.json", "grafana-history.json", "deploy/grafana/provisioning/datasources/millrace.yaml", "grafana-datasource.yaml")
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +110,8 @@ func (r *release) deb(arch string, program, bill []byte) ([]byte, error) {
 	rest, err := r.read(0o644, "deploy/millrace.service", "lib/systemd/system/millrace.service", "LICENSE", "usr/share/doc/millrace/copyright", "NOTICE", "usr/share/doc/millrace/NOTICE",
 		"README.md", "usr/share/doc/millrace/README.md", "CHANGELOG.md", "usr/share/doc/millrace/CHANGELOG.md", "docs/operating.md", "usr/share/doc/millrace/operating.md",
 		"docs/payloads.md", "usr/share/doc/millrace/payloads.md", "docs/mqtt.md", "usr/share/doc/millrace/mqtt.md", "deploy/METRICS.md", "usr/share/doc/millrace/METRICS.md",
-		"deploy/prometheus/millrace.rules.yaml", "usr/share/doc/millrace/millrace.rules.yaml", "deploy/grafana/box.json", "usr/share/doc/millrace/grafana-box.json")
+		"deploy/prometheus/millrace.rules.yaml", "usr/share/doc/millrace/millrace.rules.yaml", "deploy/grafana/box.json", "usr/share/doc/millrace/grafana-box.json",
+		"deploy/grafana/history.json", "usr/share/doc/millrace/grafana-history.json", "deploy/grafana/provisioning/datasources/millrace.yaml", "usr/share/doc/millrace/grafana-datasource.yaml")
 	if err != nil {
 		return nil, err
 	}
