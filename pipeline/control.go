@@ -140,3 +140,19 @@ func (e *Engine) Resume(number uint32) {
 		e.begin(p.unpause())
 	}
 }
+
+// forgetPlans lets versions go that no longer run and have no run left.
+func (e *Engine) forgetPlans() {
+	e.mu.RLock()
+	pipes := make([]*pipe, 0, len(e.pipes))
+	for _, p := range e.pipes {
+		pipes = append(pipes, p)
+	}
+	e.mu.RUnlock()
+	running := e.running.Load()
+	for _, p := range pipes {
+		for _, version := range p.unused((*running)[p.number]) {
+			e.plans.Forget(p.number, version)
+		}
+	}
+}

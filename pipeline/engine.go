@@ -19,12 +19,16 @@ import (
 type Plans interface {
 	// Plan is a version, from a cache; nil when the pipeline was deleted.
 	Plan(number, version uint32) *definition.Plan
+	// Forget drops a version from the cache.
+	Forget(number, version uint32)
 }
 
 // Values is what the engine asks of the historian.
 type Values interface {
 	// LastSeq is the sequence of the last stored value.
 	LastSeq() uint64
+	// SkipTo has stored values get sequences above seq from now on.
+	SkipTo(seq uint64)
 	// Hold keeps the log from seq on.
 	Hold(seq uint64)
 	// DropRows forgets publish keys: rows with from <= key < to.
@@ -85,6 +89,7 @@ type Engine struct {
 	schedules   schedules
 	hooks       hooks
 	fresh       fresh
+	running     atomic.Pointer[map[uint32]uint32] // versions by pipeline
 	attempts    attempts
 	rows        []history.Parked // of the last process, until Run
 	saveFailed  atomic.Bool
@@ -128,6 +133,7 @@ func Open(p Parts, o Options) (*Engine, error) {
 	e.schedules = schedules{eng: e, armed: make(map[scheduled]*timetable), fire: make(chan due, maxDue)}
 	e.metrics = newMetrics(o.Registry, e)
 	e.attempts.records = p.Records
+	e.running.Store(new(map[uint32]uint32))
 	return e, e.load(p.Survivors)
 }
 

@@ -39,6 +39,7 @@ type bench struct {
 	marks   []history.Mark
 	rows    map[history.RunID]history.Parked
 	dead    []history.Dead
+	records *kv.Store
 	refuse  func(path string) uns.Verdict
 	hold    chan struct{} // writes wait for it
 	dropped [][2]string
@@ -49,6 +50,7 @@ type stored struct{ path, payload, once string }
 func (b *bench) Plan(number, version uint32) *definition.Plan {
 	return b.plans[[2]uint32{number, version}]
 }
+func (b *bench) Forget(uint32, uint32) {}
 func (b *bench) Put(ctx context.Context, l queue.Lane, e queue.Entry) error {
 	b.frames[l] <- b.frame(l, e)
 	return nil
@@ -64,6 +66,7 @@ func (b *bench) Take(ctx context.Context, l queue.Lane) (*queue.Frame, error) {
 func (b *bench) Stats() queue.Stats { return queue.Stats{} }
 func (b *bench) LastSeq() uint64    { return b.seq.Load() }
 func (b *bench) Hold(uint64)        {}
+func (b *bench) SkipTo(uint64)      {}
 func (b *bench) DropRows(_ context.Context, from, to []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,11 +168,18 @@ func newBench(t *testing.T, change func(*Options), plans ...*definition.Plan) *b
 	if change != nil {
 		change(&o)
 	}
-	var err error
-	if b.eng, err = Open(Parts{Plans: b, Queue: b, Ingress: b, Values: b, Paths: b, History: b, Parked: b, Records: records(t), Position: b.seq.Load}, o); err != nil {
-		t.Fatal(err)
-	}
+	b.records = records(t)
+	b.open(o)
 	return b
+}
+
+// open makes the engine; again after an end, as a start of the box does.
+func (b *bench) open(o Options) {
+	b.t.Helper()
+	var err error
+	if b.eng, err = Open(Parts{Plans: b, Queue: b, Ingress: b, Values: b, Paths: b, History: b, Parked: b, Records: b.records, Position: b.seq.Load}, o); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 func (b *bench) run() {

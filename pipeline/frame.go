@@ -78,7 +78,7 @@ func (e *Engine) admit(ctx context.Context, f *queue.Frame) {
 	e.begin(fl.runs)
 }
 
-// begin queues runs that were admitted, in their order. All are of one lane.
+// begin queues runs that were admitted, in their order. Each has its mailbox.
 func (e *Engine) begin(runs []*run) {
 	var items []item
 	count := 0
@@ -93,28 +93,30 @@ func (e *Engine) begin(runs []*run) {
 		if r.pipe.enter(r) {
 			continue
 		}
-		ordered, key, fault := r.prog.order(e, r)
-		if fault != nil {
-			r.mu.Lock()
-			r.stop(history.Failed, fault, r.start.trigger)
-			r.mu.Unlock()
-		}
-		queued := false
-		if ordered {
-			queued = r.pipe.post(r, key)
-		}
+		queued := r.box != nil && r.box.put(r)
 		if r.lane != lane && count > 0 {
 			flush()
 		}
 		lane = r.lane
 		count++
-		if !ordered {
+		if r.box == nil {
 			items = append(items, item{run: r})
 		} else if queued {
 			items = append(items, item{box: r.box})
 		}
 	}
 	flush()
+}
+
+// assign gives a run of an ordered pipeline its mailbox, before anybody else sees the run.
+func (e *Engine) assign(r *run) {
+	ordered, key, fault := r.prog.order(e, r)
+	if fault != nil {
+		r.stop(history.Failed, fault, r.start.trigger)
+	}
+	if ordered {
+		r.pipe.assign(r, key)
+	}
 }
 
 // runsOf makes the runs of one entry, without those that are known to be finished.
@@ -136,6 +138,11 @@ func (e *Engine) runsOf(lane queue.Lane, x *queue.Entry, suspect bool) []*run {
 		r := &run{eng: e, id: id, lane: lane, mode: modeOf(x.Kind), space: x.Workspace, trigger: trigger, hops: x.Hops,
 			suspect: suspect || e.before.may(id), created: e.now(), attempt: 1,
 			origin: node.Origin{Topic: x.Topic, Seq: x.Seq, Time: x.Time, Scale: x.Scale, Quality: qualityName(x.Quality)}}
+		if r.suspect {
+			if n := e.attempts.before(id); n > 0 {
+				r.attempt, r.solo = n+1, make(chan struct{})
+			}
+		}
 		e.open(id)
 		runs = append(runs, r)
 		p, g := e.program(ref.Pipeline, ref.Version)
@@ -148,6 +155,7 @@ func (e *Engine) runsOf(lane queue.Lane, x *queue.Entry, suspect bool) []*run {
 		}
 		r.prog, r.start = g, g.starts[ref.Node]
 		r.execution = executionValue(r)
+		e.assign(r)
 	}
 	return runs
 }

@@ -61,7 +61,7 @@ func (e *Engine) keep(ctx context.Context) {
 	defer tick.Stop()
 	progress := e.o.ExecutionQueue.Scheduler.AckWait / 3
 	told := e.now()
-	for {
+	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
 			return
@@ -69,6 +69,9 @@ func (e *Engine) keep(ctx context.Context) {
 		}
 		e.save()
 		e.promote()
+		if n%10 == 0 {
+			e.forgetPlans()
+		}
 		if now := e.now(); now.Sub(told) >= progress {
 			told = now
 			for _, fl := range e.flights.list(now) {

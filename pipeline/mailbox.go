@@ -21,12 +21,14 @@ type mailbox struct {
 	runs    ring[*run]
 	current *run // began, and keeps the next one from beginning
 	queued  bool // a worker has it or will get it
+	coming  int  // runs that will be put
 }
 
 // put adds a run; true when the mailbox has to be queued.
 func (m *mailbox) put(r *run) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.coming--
 	m.runs.push(r)
 	if m.queued || m.current != nil {
 		return false
@@ -69,9 +71,17 @@ func (m *mailbox) blocked() bool {
 	return m.current != nil && m.current.hasRow.Load()
 }
 
-// occupy makes r the run that the next one waits for.
+// reserve announces a run.
+func (m *mailbox) reserve() {
+	m.mu.Lock()
+	m.coming++
+	m.mu.Unlock()
+}
+
+// occupy makes r, which was announced, the run that the next one waits for.
 func (m *mailbox) occupy(r *run) {
 	m.mu.Lock()
+	m.coming--
 	m.current = r
 	m.mu.Unlock()
 }
@@ -80,7 +90,7 @@ func (m *mailbox) occupy(r *run) {
 func (m *mailbox) idle() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.current == nil && m.runs.len() == 0 && !m.queued
+	return m.current == nil && m.runs.len() == 0 && !m.queued && m.coming == 0
 }
 
 // drain runs what is in a mailbox that came with one slot.

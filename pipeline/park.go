@@ -143,13 +143,13 @@ func (e *Engine) rearm(rows []history.Parked) {
 		e.parking.known(r)
 		r.hasRow.Store(true)
 		r.pipe.track(r)
-		ordered, key, _ := r.prog.order(e, r)
+		e.assign(r)
 		if r.steps == nil {
 			e.begin([]*run{r})
 			continue
 		}
-		if ordered {
-			r.pipe.occupy(r, key)
+		if r.box != nil {
+			r.box.occupy(r)
 		}
 		r.mu.Lock()
 		for i := range r.steps {

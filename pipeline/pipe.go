@@ -54,14 +54,14 @@ func (p *pipe) program(version uint32, plan func() *definition.Plan) *program {
 // maxPrograms is how many versions of one pipeline are kept ready.
 const maxPrograms = 8
 
-// post puts a run into the mailbox of its key; an ordered pipeline has one, of the empty key. It gives the mailbox when
-// that has to be queued.
-func (p *pipe) post(r *run, key string) (queue bool) {
+// assign gives a run the mailbox of its key; an ordered pipeline has one, of the empty key. The mailbox stays until the run
+// is in it.
+func (p *pipe) assign(r *run, key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.box(r.prog, key)
+	m.reserve()
 	r.box, r.lane = m, m.lane
-	return m.put(r)
 }
 
 func (p *pipe) box(g *program, key string) *mailbox {
@@ -139,17 +139,28 @@ func (p *pipe) track(r *run) {
 	p.mu.Unlock()
 }
 
-// occupy makes r the run that its mailbox waits for.
-func (p *pipe) occupy(r *run, key string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	m := p.box(r.prog, key)
-	r.box, r.lane = m, m.lane
-	m.occupy(r)
-}
-
 func (p *pipe) isPaused() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.paused
+}
+
+// unused drops the programs of versions that have no run, but for the one that runs, and lists their versions.
+func (p *pipe) unused(running uint32) (versions []uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.programs) == 0 || len(p.programs) == 1 && p.programs[running] != nil {
+		return nil
+	}
+	used := make(map[uint32]bool)
+	for r := range p.live {
+		used[r.prog.plan.Version] = true
+	}
+	for v := range p.programs {
+		if v != running && !used[v] {
+			delete(p.programs, v)
+			versions = append(versions, v)
+		}
+	}
+	return versions
 }

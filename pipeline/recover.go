@@ -16,10 +16,18 @@ func (e *Engine) load(survivors []queue.Survivor) error {
 	if err != nil {
 		return fmt.Errorf("pipeline: load the cursor: %w", err)
 	}
-	b.lastSeq = e.values.LastSeq()
-	if cursor == 0 || cursor > b.lastSeq+1 {
-		cursor = b.lastSeq + 1 // there never was one, or the historian was put back to an older state
+	if b.lastSeq = e.values.LastSeq(); cursor == 0 {
+		cursor = b.lastSeq + 1 // there never was one
 	}
+	// A store that does not wait for the disk may have lost sequences that are remembered here; they must not be given to others.
+	b.lastSeq = max(b.lastSeq, cursor-1)
+	for _, m := range marks {
+		b.lastSeq = max(b.lastSeq, m.Seq)
+	}
+	for _, s := range survivors {
+		b.lastSeq = max(b.lastSeq, s.Seq)
+	}
+	e.values.SkipTo(b.lastSeq)
 	b.saved.Store(cursor)
 	e.forgotten = cursor
 	b.marks = make(map[history.Mark]struct{}, len(marks))
@@ -78,11 +86,7 @@ func (e *Engine) try(ctx context.Context, runs []*run) {
 		return ctx.Err() == nil
 	}
 	for _, r := range runs {
-		n := 0
-		if r.suspect {
-			n = e.attempts.before(r.id)
-		}
-		r.attempt = n + 1
+		n := r.attempt - 1
 		switch {
 		case n >= maxAttempts:
 			if !flush() {
@@ -93,7 +97,6 @@ func (e *Engine) try(ctx context.Context, runs []*run) {
 			if !flush() {
 				return
 			}
-			r.solo = make(chan struct{})
 			batch, ids = append(batch, r), append(ids, r.id)
 			if !flush() {
 				return

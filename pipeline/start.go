@@ -123,7 +123,10 @@ func (e *Engine) Webhook(ctx context.Context, pipeline, path, secret string, bod
 func (e *Engine) Running(plans []*definition.Plan) {
 	e.schedules.set(plans)
 	e.hooks.set(plans)
+	running := make(map[uint32]uint32, len(plans))
 	for _, p := range plans {
 		e.pipe(p.Number, p.ID)
+		running[p.Number] = p.Version
 	}
+	e.running.Store(&running)
 }
