@@ -85,10 +85,17 @@ type Queue interface {
 type Stats struct {
 	// Pending are runs that wait to be taken, by lane; Oldest is when the oldest of them came, zero for none.
 	Pending [Lanes]int
-	Bytes   int64
 	Oldest  [Lanes]time.Time
-	// Shed are runs dropped since the start, by cause.
-	ShedSize, ShedAge uint64
+	// InFlight are runs in frames that were taken and not acknowledged; Frames counts frames that wait or are taken.
+	InFlight, Frames [Lanes]int
+	// Bytes is what waits.
+	Bytes int64
+	// Shed are waiting runs dropped since the start, by cause; ShedStore were lost by the store.
+	ShedSize, ShedAge, ShedStore uint64
+	// LostOut are runs under way whose frame the store has lost.
+	LostOut uint64
+	// Redelivered are runs handed out again because nothing was heard of them for ackWait.
+	Redelivered uint64
 }
 
 // Survivor is an entry in a frame that outlived the last process.

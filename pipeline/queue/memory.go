@@ -8,17 +8,10 @@ import (
 	"time"
 )
 
-// Limits are the bounds of a queue.
-type Limits struct {
-	MaxBytes         int64
-	MaxAge           time.Duration // 0 = any
-	DiscardNewOnFull bool          // Put waits; otherwise the oldest that waits is dropped
-	// Shed is told of entries that were dropped and will not be taken; valid during the call only. It must not call the queue.
-	Shed func(entries []Entry)
-	Now  func() time.Time // nil = time.Now
-}
+// Limits is the former name of Options.
+type Limits = Options
 
-// maxFrameRuns and maxFrameBytes bound what is taken at once.
+// maxFrameRuns and maxFrameBytes bound what is taken at once; an entry that is larger is a frame of its own.
 const (
 	maxFrameRuns  = 64
 	maxFrameBytes = 64 << 10
@@ -27,14 +20,14 @@ const (
 // Memory is a queue that ends with the process. Triggers are not lost with it, because the follower reads the
 // historian's log again from the cursor; runs that a person or a schedule started are.
 type Memory struct {
-	o Limits
+	o Options
 
 	mu     sync.Mutex
 	closed bool
 	seq    uint64
 	lanes  [Lanes]waiting
 	bytes  int64
-	shed   [2]uint64     // by size, by age
+	shed   [causes]uint64
 	room   chan struct{} // closed and replaced when something was taken
 }
 
@@ -42,7 +35,11 @@ type waiting struct {
 	entries []held
 	head    int
 	runs    int
-	came    chan struct{} // closed and replaced when something was put
+	came    chan struct{} // closed and replaced when there may be something to take
+
+	out     []*handed // in the order in which they were handed out
+	outRuns int
+	lapsed  uint64
 }
 
 type held struct {
@@ -50,12 +47,16 @@ type held struct {
 	at    time.Time
 }
 
+// handed is a frame that is out.
+type handed struct {
+	frame *Frame
+	runs  int
+	since time.Time
+}
+
 // NewMemory makes an empty queue.
-func NewMemory(o Limits) *Memory {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	q := &Memory{o: o, room: make(chan struct{})}
+func NewMemory(o Options) *Memory {
+	q := &Memory{o: o.filled(), room: make(chan struct{})}
 	for i := range q.lanes {
 		q.lanes[i].came = make(chan struct{})
 	}
@@ -64,12 +65,15 @@ func NewMemory(o Limits) *Memory {
 
 // Put implements Queue.
 func (q *Memory) Put(ctx context.Context, l Lane, e Entry) error {
-	e.Value, e.Refs = bytes.Clone(e.Value), slices.Clone(e.Refs)
 	size := e.size()
+	if size > maxEntry {
+		return ErrTooLarge
+	}
+	e.Value, e.Refs = bytes.Clone(e.Value), slices.Clone(e.Refs)
 	q.mu.Lock()
 	for !q.closed && q.bytes > 0 && q.bytes+size > q.o.MaxBytes {
 		if !q.o.DiscardNewOnFull {
-			q.drop(q.oldest(), 0)
+			q.drop(q.oldest(), bySize)
 			continue
 		}
 		again := q.room
@@ -90,10 +94,14 @@ func (q *Memory) Put(ctx context.Context, l Lane, e Entry) error {
 	w.runs += len(e.Refs)
 	q.bytes += size
 	if len(w.entries)-w.head == 1 {
-		close(w.came)
-		w.came = make(chan struct{})
+		w.wake()
 	}
 	return nil
+}
+
+func (w *waiting) wake() {
+	close(w.came)
+	w.came = make(chan struct{})
 }
 
 // oldest is the lane whose first entry came first.
@@ -108,10 +116,10 @@ func (q *Memory) oldest() Lane {
 }
 
 // drop sheds the first entry of a lane. The lock is held.
-func (q *Memory) drop(l Lane, cause int) {
+func (q *Memory) drop(l Lane, why cause) {
 	e := q.lanes[l].pop()
 	q.bytes -= e.size()
-	q.shed[cause] += uint64(len(e.Refs))
+	q.shed[why] += uint64(len(e.Refs))
 	if q.o.Shed != nil {
 		q.o.Shed([]Entry{e})
 	}
@@ -134,31 +142,63 @@ func (w *waiting) pop() Entry {
 // Take implements Queue.
 func (q *Memory) Take(ctx context.Context, l Lane) (*Frame, error) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	w := &q.lanes[l]
 	for {
 		if q.closed {
-			q.mu.Unlock()
 			return nil, ErrClosed
 		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		now := q.o.Now()
+		if len(w.out) > 0 && now.Sub(w.out[0].since) >= q.o.Scheduler.AckWait {
+			return q.again(w, now), nil
+		}
 		if q.o.MaxAge > 0 {
-			limit := q.o.Now().Add(-q.o.MaxAge)
+			limit := now.Add(-q.o.MaxAge)
 			for w.head < len(w.entries) && w.entries[w.head].at.Before(limit) {
-				q.drop(l, 1)
+				q.drop(l, byAge)
 			}
 		}
-		if w.head < len(w.entries) {
-			break
+		if w.head < len(w.entries) && w.outRuns < maxOutRuns {
+			return q.next(l, now), nil
 		}
-		again := w.came
-		q.mu.Unlock()
-		select {
-		case <-again:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		q.mu.Lock()
+		q.sleep(ctx, w, now)
 	}
-	defer q.mu.Unlock()
+}
+
+// sleep waits, without the lock, until there may be something: an entry, a frame that lapses, the end.
+func (q *Memory) sleep(ctx context.Context, w *waiting, now time.Time) {
+	var lapse <-chan time.Time
+	if len(w.out) > 0 {
+		t := time.NewTimer(max(q.o.Scheduler.AckWait-now.Sub(w.out[0].since), time.Millisecond))
+		defer t.Stop()
+		lapse = t.C
+	}
+	again := w.came
+	q.mu.Unlock()
+	defer q.mu.Lock()
+	select {
+	case <-again:
+	case <-lapse:
+	case <-ctx.Done():
+	}
+}
+
+// again hands out the frame of which nothing was heard for longest.
+func (q *Memory) again(w *waiting, now time.Time) *Frame {
+	h := w.out[0]
+	w.lapsed += uint64(h.runs)
+	w.touch(h, now)
+	f := NewFrame(h.frame.Lane, h.frame.Seq, h.frame.Created, h.frame.Entries, func() { q.settle(w, h) }, func() { q.progress(w, h) })
+	f.Suspect = true
+	return f
+}
+
+// next hands out as much as belongs into a frame.
+func (q *Memory) next(l Lane, now time.Time) *Frame {
+	w := &q.lanes[l]
 	created := w.entries[w.head].at
 	var entries []Entry
 	runs, size := 0, int64(0)
@@ -176,17 +216,50 @@ func (q *Memory) Take(ctx context.Context, l Lane) (*Frame, error) {
 	q.seq++
 	close(q.room)
 	q.room = make(chan struct{})
-	return NewFrame(l, q.seq, created, entries, func() {}, nil), nil
+	h := &handed{runs: runs, since: now}
+	h.frame = NewFrame(l, q.seq, created, entries, func() { q.settle(w, h) }, func() { q.progress(w, h) })
+	w.out = append(w.out, h)
+	w.outRuns += runs
+	return h.frame
+}
+
+func (q *Memory) settle(w *waiting, h *handed) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(w.out, h)
+	if i < 0 {
+		return
+	}
+	w.out = slices.Delete(w.out, i, i+1)
+	if w.outRuns -= h.runs; w.outRuns+h.runs >= maxOutRuns {
+		w.wake()
+	}
+}
+
+func (q *Memory) progress(w *waiting, h *handed) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if slices.Contains(w.out, h) {
+		w.touch(h, q.o.Now())
+	}
+}
+
+// touch moves a frame behind those of which nothing was heard for longer.
+func (w *waiting) touch(h *handed, now time.Time) {
+	h.since = now
+	i := slices.Index(w.out, h)
+	w.out = append(slices.Delete(w.out, i, i+1), h)
 }
 
 // Stats implements Queue.
 func (q *Memory) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s := Stats{Bytes: q.bytes, ShedSize: q.shed[0], ShedAge: q.shed[1]}
+	s := Stats{Bytes: q.bytes, ShedSize: q.shed[bySize], ShedAge: q.shed[byAge]}
 	for l := range q.lanes {
 		w := &q.lanes[l]
-		s.Pending[l] = w.runs
+		s.Pending[l], s.InFlight[l], s.Frames[l] = w.runs, w.outRuns, len(w.out)
+		s.Redelivered += w.lapsed
 		if w.head < len(w.entries) {
 			s.Oldest[l] = w.entries[w.head].at
 		}

@@ -1,0 +1,313 @@
+package queue
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// What a lane's writer gathers, and how much of it may be on its way.
+const (
+	gather    = 5 * time.Millisecond
+	maxFlying = 8 // frames whose confirmation has not come
+	maxReady  = 8 // full frames that wait to be sent
+	// maxOutRuns and maxOutBytes bound what is out of one lane, so that a restart has little to doubt.
+	maxOutRuns  = 16_384
+	maxOutBytes = 16 << 20
+)
+
+// lane is one subject: its writer, its consumer and its ledger.
+type lane struct {
+	q       *JetStream
+	l       Lane
+	subject string
+	inbox   string // confirmations of its frames come to inbox + number
+
+	mu     sync.Mutex
+	open   *builder
+	ready  []*builder
+	flying []flight // in the order in which they were sent
+	failed []flight // refused by the stream; sent again before anything else
+	number uint64
+	ledger ledger
+	// pending are runs that were put and not taken; lapsed those that were handed out again.
+	pending int
+	lapsed  uint64
+
+	wake  chan struct{}      // one token for the writer
+	taker chan struct{}      // the right to call messages.Next
+	gate  chan struct{}      // one token: something was settled
+	msgs  jetstream.MessagesContext
+	timer *time.Timer
+}
+
+// flight is a frame on its way into the stream.
+type flight struct {
+	number  uint64
+	data    []byte
+	runs    int
+	created time.Time
+	refused string
+}
+
+func newLane(q *JetStream, l Lane) *lane {
+	return &lane{
+		q: q, l: l, subject: subjects[l], inbox: q.inbox + strconv.Itoa(int(l)) + ".", ledger: newLedger(),
+		wake: make(chan struct{}, 1), taker: make(chan struct{}, 1), gate: make(chan struct{}, 1), timer: time.NewTimer(time.Hour),
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// put adds an entry to the open frame; false when the writer is so far behind that the caller must wait.
+func (n *lane) put(e *Entry) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.open != nil && !n.open.room(e) {
+		if len(n.ready) >= maxReady {
+			return false
+		}
+		n.ready = append(n.ready, n.open)
+		n.open = nil
+	}
+	first := n.open == nil
+	if first {
+		n.open = newBuilder(n.l, n.q.boot, n.q.o.Now())
+		n.q.held.Add(overhead(n.l) + headerSize + sumSize)
+	}
+	before := len(n.open.buf)
+	n.open.add(e)
+	n.pending += len(e.Refs)
+	n.q.held.Add(int64(len(n.open.buf) - before))
+	if first || n.open.full() || len(n.ready) > 0 {
+		signal(n.wake)
+	}
+	return true
+}
+
+// overhead is what the stream counts for a message beside its data.
+func overhead(l Lane) int64 { return int64(22 + 8 + len(subjects[l])) }
+
+// write sends frames until the queue closes: at once while none of this lane is on its way, otherwise when the open one
+// is full, has waited long enough, or the last one on its way was confirmed.
+func (n *lane) write(ctx context.Context) {
+	for {
+		select {
+		case <-n.wake:
+		case <-n.timer.C:
+		case <-ctx.Done():
+			return
+		}
+		for {
+			f, ok := n.next()
+			if !ok {
+				break
+			}
+			n.send(f)
+		}
+	}
+}
+
+// next detaches the frame to be sent now.
+func (n *lane) next() (flight, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.failed) > 0 {
+		// What was refused comes before all that is newer, and alone, so that the order stays what it can be.
+		if len(n.flying) > 0 || n.q.pausing() {
+			n.timer.Reset(gather)
+			return flight{}, false
+		}
+		f := n.failed[0]
+		n.failed = n.failed[1:]
+		n.flying = append(n.flying, f)
+		return f, true
+	}
+	if len(n.flying) >= maxFlying {
+		return flight{}, false
+	}
+	var b *builder
+	switch {
+	case len(n.ready) > 0:
+		b = n.ready[0]
+		n.ready = append(n.ready[:0], n.ready[1:]...)
+		n.q.freed()
+	case n.open == nil:
+		return flight{}, false
+	case len(n.flying) == 0 || n.open.full():
+		b, n.open = n.open, nil
+	default:
+		left := gather - n.q.o.Now().Sub(n.open.created)
+		if left > 0 {
+			n.timer.Reset(min(left, gather)) // the clock may have been set back
+			return flight{}, false
+		}
+		b, n.open = n.open, nil
+	}
+	n.number++
+	f := flight{number: n.number, data: b.frame(), runs: b.runs, created: b.created}
+	n.flying = append(n.flying, f)
+	return f, true
+}
+
+func (n *lane) send(f flight) {
+	if err := n.q.conn.PublishRequest(n.subject, n.inbox+strconv.FormatUint(f.number, 10), f.data); err != nil {
+		n.answer(f.number, 0, err.Error())
+	}
+}
+
+// answer takes the stream's word on a frame: its sequence, or why it was refused.
+func (n *lane) answer(number, seq uint64, refused string) {
+	n.mu.Lock()
+	at := -1
+	for i := range n.flying {
+		if n.flying[i].number == number {
+			at = i
+			break
+		}
+	}
+	if at < 0 {
+		n.mu.Unlock()
+		return
+	}
+	f := n.flying[at]
+	n.flying = append(n.flying[:at], n.flying[at+1:]...)
+	if refused != "" {
+		f.refused = refused
+		n.failed = append(n.failed, f)
+		n.mu.Unlock()
+		n.q.refused(refused)
+		signal(n.wake)
+		return
+	}
+	n.ledger.confirm(parcel{seq: seq, bytes: int64(len(f.data)) + overhead(n.l), runs: f.runs, created: f.created})
+	more := n.open != nil || len(n.ready) > 0 || len(n.failed) > 0
+	n.mu.Unlock()
+	n.q.confirmed()
+	if more {
+		signal(n.wake)
+	}
+}
+
+// idle says that everything put so far is in the stream.
+func (n *lane) idle() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.open == nil && len(n.ready) == 0 && len(n.flying) == 0 && len(n.failed) == 0
+}
+
+// take waits for the next frame that is to be handed out.
+func (n *lane) take(ctx context.Context) (*Frame, error) {
+	select {
+	case n.taker <- struct{}{}:
+		defer func() { <-n.taker }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	for {
+		if err := n.admitted(ctx); err != nil {
+			return nil, err
+		}
+		m, err := n.msgs.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			switch {
+			case n.q.closing.Err() != nil:
+				return nil, ErrClosed
+			case ctx.Err() != nil:
+				return nil, ctx.Err()
+			}
+			return nil, err
+		}
+		if f := n.handOut(m); f != nil {
+			return f, nil
+		}
+	}
+}
+
+// admitted waits while too much of the lane is out.
+func (n *lane) admitted(ctx context.Context) error {
+	for {
+		n.mu.Lock()
+		full := n.ledger.outRuns >= maxOutRuns || n.ledger.outBytes >= maxOutBytes
+		n.mu.Unlock()
+		if !full {
+			return nil
+		}
+		select {
+		case <-n.gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-n.q.closing.Done():
+			return ErrClosed
+		}
+	}
+}
+
+// handOut makes a frame of a message; nil when there is nothing to hand out.
+func (n *lane) handOut(m jetstream.Msg) *Frame {
+	at, err := m.Metadata()
+	if err != nil {
+		return nil // not from a stream: nothing we could acknowledge
+	}
+	seq := at.Sequence.Stream
+	h, entries, err := decode(m.Data())
+	if err != nil {
+		n.q.spoiled(n, seq, err)
+		_ = m.Ack() // damaged: it will not get better
+		return nil
+	}
+	p := parcel{seq: seq, bytes: int64(len(m.Data())) + overhead(n.l), runs: h.runs, created: h.created}
+	n.mu.Lock()
+	fresh, again := n.ledger.hand(p, n.q.o.Now(), n.q.o.Scheduler.AckWait)
+	_, inHand := n.ledger.out[seq]
+	if fresh && !again {
+		n.pending -= p.runs
+		n.q.held.Add(-p.bytes)
+	}
+	if again {
+		n.lapsed += uint64(p.runs)
+	}
+	n.mu.Unlock()
+	if !fresh {
+		if inHand {
+			_ = m.InProgress()
+		} else {
+			_ = m.Ack() // shed, or acknowledged before
+		}
+		return nil
+	}
+	n.q.freed()
+	f := NewFrame(n.l, seq, h.created, entries, func() { n.settle(seq, m) }, func() { n.progress(seq, m) })
+	f.Suspect = again || seq <= n.q.lastAtStart
+	return f
+}
+
+func (n *lane) settle(seq uint64, m jetstream.Msg) {
+	n.mu.Lock()
+	was := n.ledger.settle(seq)
+	n.mu.Unlock()
+	if was {
+		_ = m.Ack() // fails only when the connection is closed; then the frame survives
+		signal(n.gate)
+	}
+}
+
+func (n *lane) progress(seq uint64, m jetstream.Msg) {
+	n.mu.Lock()
+	d := n.ledger.out[seq]
+	if d != nil {
+		d.since = n.q.o.Now()
+	}
+	n.mu.Unlock()
+	if d != nil {
+		_ = m.InProgress() // as with Ack
+	}
+}
