@@ -373,4 +373,3 @@ func (q *JetStream) shut() {
 		q.srv.WaitForShutdown()
 	}
 }
-

@@ -37,9 +37,9 @@ type lane struct {
 	pending int
 	lapsed  uint64
 
-	wake  chan struct{}      // one token for the writer
-	taker chan struct{}      // the right to call messages.Next
-	gate  chan struct{}      // one token: something was settled
+	wake  chan struct{} // one token for the writer
+	taker chan struct{} // the right to call messages.Next
+	gate  chan struct{} // one token: something was settled
 	msgs  jetstream.MessagesContext
 	timer *time.Timer
 }

@@ -232,4 +232,3 @@ func (s *serverLog) Errorf(format string, v ...any) {
 func (s *serverLog) Fatalf(format string, v ...any) {
 	s.log.Error("embedded queue server gives up", "error", fmt.Sprintf(format, v...))
 }
-
