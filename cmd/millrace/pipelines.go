@@ -27,7 +27,7 @@ type pipelines struct {
 	records *kv.Store // of runs
 	history *history.Store
 	shelf   *definition.Shelf
-	queue   *queue.Memory
+	queue   *queue.JetStream
 	engine  *pipeline.Engine
 }
 
@@ -48,10 +48,13 @@ func openPipelines(c *Config, records *kv.Store, values *historian.Store, names 
 	}
 	o := c.Pipeline
 	o.Log, o.Registry = log, reg
-	p.queue = queue.NewMemory(queue.Limits{MaxBytes: o.ExecutionQueue.MaxBytes, MaxAge: o.ExecutionQueue.MaxAge, DiscardNewOnFull: o.ExecutionQueue.DiscardNewOnFull,
-		Shed: func(list []queue.Entry) { p.engine.Shed(list) }})
+	x := o.ExecutionQueue
+	if p.queue, err = queue.Open(filepath.Join(c.Data, "queue"), queue.Options{MaxBytes: x.MaxBytes, MaxAge: x.MaxAge, DiscardNewOnFull: x.DiscardNewOnFull,
+		Scheduler: queue.Scheduler(x.Scheduler), Log: p.log, Registry: reg, Shed: func(list []queue.Entry) { p.engine.Shed(list) }}); err != nil {
+		return p, err
+	}
 	p.engine, err = pipeline.Open(pipeline.Parts{Plans: p.shelf, Queue: p.queue, Ingress: ingress, Values: values, Paths: names, History: p.history, Parked: p.history,
-		Records: records}, o)
+		Records: records, Survivors: p.queue.Survivors()}, o)
 	return p, err
 }
 

@@ -56,6 +56,7 @@ type JetStream struct {
 	shed      [causes]uint64
 	lostOut   uint64
 
+	started   sync.Once
 	closing   context.Context
 	stop      context.CancelFunc
 	running   sync.WaitGroup
@@ -74,7 +75,7 @@ type State struct {
 }
 
 // Open opens or makes the queue in dir. A store that cannot be used is set aside, not refused, because triggers are found
-// again in the historian's log; State tells. It fails when the folder cannot be written or a newer program wrote it.
+// again in the historian's log; State tells. Nothing is shed before the first Put or Take. It fails when the folder cannot be written or a newer program wrote it.
 func Open(dir string, o Options) (*JetStream, error) {
 	o = o.filled()
 	q, err := open(dir, o)
@@ -158,8 +159,12 @@ func (q *JetStream) start(dir string, known bool) (err error) {
 	for _, n := range q.lanes {
 		q.running.Go(func() { n.write(q.closing) })
 	}
-	q.running.Go(q.keep)
 	return nil
+}
+
+// begin starts what drops: only now is there somebody who can be told of it.
+func (q *JetStream) begin() {
+	q.started.Do(func() { q.running.Go(q.keep) })
 }
 
 // config is the stream's. What is shed is chosen by the keeper, which can tell whose runs they are and spares frames that
@@ -253,6 +258,7 @@ func (q *JetStream) Put(ctx context.Context, l Lane, e Entry) error {
 	if e.size() > maxEntry {
 		return ErrTooLarge
 	}
+	q.begin()
 	for {
 		if q.closing.Err() != nil {
 			return ErrClosed
@@ -329,6 +335,7 @@ func (q *JetStream) Take(ctx context.Context, l Lane) (*Frame, error) {
 	if q.closing.Err() != nil {
 		return nil, ErrClosed
 	}
+	q.begin()
 	return q.lanes[l].take(ctx)
 }
 
@@ -350,6 +357,7 @@ func (q *JetStream) Close() error {
 		if err := q.Flush(ctx); err != nil && !errors.Is(err, ErrClosed) {
 			q.closeErr = fmt.Errorf("queue: what was put last could not be stored; values start their runs again from the historian's log: %w", err)
 		}
+		q.started.Do(func() {}) // the keeper does not start any more
 		q.stop()
 		for _, n := range q.lanes {
 			n.msgs.Stop()

@@ -15,8 +15,6 @@ const (
 	causes
 )
 
-var causeNames = [causes]string{"size", "age", "store"}
-
 // keep drops what is too old or too much, and looks once a second whether the stream has dropped anything by itself.
 func (q *JetStream) keep() {
 	tick := time.NewTicker(time.Second)

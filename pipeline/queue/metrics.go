@@ -6,13 +6,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are read from the ledgers when they are asked for.
+// metrics are read from the ledgers when they are asked for. What waits and what was shed is counted by the engine, which
+// holds runs of its own beside those here.
 type metrics struct {
 	reg prometheus.Registerer
 	q   Queue
 	now func() time.Time
 
-	pending, inflight, oldest, frames, shed, bytes, lost, stranded *prometheus.Desc
+	oldest, frames, bytes, lost *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer, q *JetStream) (*metrics, error) {
@@ -24,14 +25,10 @@ func newMetrics(reg prometheus.Registerer, q *JetStream) (*metrics, error) {
 	}
 	m := &metrics{
 		reg: reg, q: q, now: q.o.Now,
-		pending:  desc("queue_pending", "Runs that wait in the execution queue.", "lane"),
-		inflight: desc("queue_inflight", "Runs in frames that were taken and not acknowledged.", "lane"),
-		oldest:   desc("queue_oldest_seconds", "Age of the run that waits longest; 0 when none does.", "lane"),
-		frames:   desc("queue_frames", "Frames that wait or are taken and not acknowledged.", "lane"),
-		bytes:    desc("queue_bytes", "Octets of what waits in the execution queue."),
-		shed:     desc("execution_queue_shed_total", "Waiting runs that were dropped, by cause: size (maxBytes), age (maxAge), store (lost by the store).", "cause"),
-		lost:     desc("queue_inflight_lost_total", "Runs under way whose frame the store has lost: a crash would not run them again from there."),
-		stranded: desc("deliveries_stranded_total", "Runs handed out again, because their frame was neither acknowledged nor reported on within ackWait."),
+		oldest: desc("queue_oldest_seconds", "Age of the run that waits longest in the execution queue; 0 when none does.", "lane"),
+		frames: desc("queue_frames", "Frames that wait in the execution queue or are taken and not acknowledged.", "lane"),
+		bytes:  desc("queue_bytes", "Octets of what waits in the execution queue."),
+		lost:   desc("queue_lost_runs_total", "Runs whose frame the queue's store has lost, by what they did: waiting, running. Those of values run after the next start.", "state"),
 	}
 	return m, reg.Register(m)
 }
@@ -44,7 +41,7 @@ func (m *metrics) close() {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.pending, m.inflight, m.oldest, m.frames, m.bytes, m.shed, m.lost, m.stranded} {
+	for _, d := range []*prometheus.Desc{m.oldest, m.frames, m.bytes, m.lost} {
 		c <- d
 	}
 }
@@ -63,15 +60,10 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 		if !s.Oldest[l].IsZero() {
 			age = max(m.now().Sub(s.Oldest[l]).Seconds(), 0)
 		}
-		gauge(m.pending, float64(s.Pending[l]), l.String())
-		gauge(m.inflight, float64(s.InFlight[l]), l.String())
 		gauge(m.frames, float64(s.Frames[l]), l.String())
 		gauge(m.oldest, age, l.String())
 	}
 	gauge(m.bytes, float64(s.Bytes))
-	count(m.shed, s.ShedSize, causeNames[bySize])
-	count(m.shed, s.ShedAge, causeNames[byAge])
-	count(m.shed, s.ShedStore, causeNames[byStore])
-	count(m.lost, s.LostOut)
-	count(m.stranded, s.Redelivered)
+	count(m.lost, s.ShedStore, "waiting")
+	count(m.lost, s.LostOut, "running")
 }
