@@ -185,6 +185,7 @@ func (s *Shelf) turn(n uint32, plan *Plan, by string, edit func(*record), ops ..
 	edit(&r)
 	r.Updated, r.By = s.o.Now().UTC(), by
 	h := hold{seq: s.o.Seq()}
+	defer s.settled()
 	if plan != nil {
 		h.version = plan.Version
 	}
@@ -256,7 +257,15 @@ func (s *Shelf) Delete(id string, etag uint64) error {
 	}
 	s.mu.Unlock()
 	if s.listen != nil {
+		defer s.settled()
 		s.listen(Change{Number: p.Number, Old: old, Seq: s.o.Seq(), Deleted: true})
 	}
 	return nil
+}
+
+// settled ends what Seq began.
+func (s *Shelf) settled() {
+	if s.o.Settled != nil {
+		s.o.Settled()
+	}
 }

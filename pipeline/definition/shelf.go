@@ -72,7 +72,10 @@ type Version struct {
 type ShelfOptions struct {
 	// Seq is the sequence that the next stored sample will get.
 	Seq func() uint64
-	Now func() time.Time // nil = time.Now
+	// Settled, if set, is called once after each call of Seq: the change was told to the listener, or was not made. Whoever gives
+	// sequences may hold those back that the change is about.
+	Settled func()
+	Now     func() time.Time // nil = time.Now
 }
 
 // Shelf keeps drafts, versions and what is deployed, durably: every change is one commit, fsynced before the call returns. All

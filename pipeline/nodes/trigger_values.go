@@ -19,7 +19,7 @@ func valuesTrigger() node.Type {
 	return node.Type{
 		Spec: node.Spec{
 			Type: "trigger.uns.subscribe", Title: "UNS value", Category: "trigger", Trigger: true,
-			Doc: "Starts a run for every stored value of the topics. The run sees it as `$trigger {topic, value, timestamp, quality}`.\n\nA value is held against `on`, `deadband`, `filter`, `sample`, `throttle` and `debounce` before it waits for a run, so what is held back costs nothing. With `on: change`, the first value after a start of the box is compared with the last one before it.",
+			Doc: "Starts a run for every stored value of the topics. The run sees it as `$trigger {topic, value, timestamp, quality}`.\n\nA value is held against `on`, `deadband`, `filter`, `sample`, `throttle` and `debounce` before it waits for a run, so what is held back costs nothing. With `on: change`, the first value of a topic after a start of the box or a deploy counts as a change.",
 			Fields: []node.Field{
 				{Name: "topics", Kind: node.ListField, Title: "Topics", Required: true, Doc: "Filters of topics; + stands for one level, # for all below.", Of: &node.Field{Kind: node.FilterField}},
 				{Name: "on", Kind: node.SelectField, Title: "On", Default: `"every"`, Options: []string{"every", "change", "quality"}, Doc: "every value, only one that differs from the last of its topic, or only a change of quality."},
