@@ -6,22 +6,15 @@ import (
 	"log/slog"
 	"time"
 
+	"millrace/pipeline/queue"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Options: config section `pipeline` plus what is injected.
 type Options struct {
-	ExecutionQueue struct {
-		MaxBytes         int64         `koanf:"maxBytes"`         // of the runs that wait, on disk
-		MaxAge           time.Duration `koanf:"maxAge"`           // of a run that waits
-		DiscardNewOnFull bool          `koanf:"discardNewOnFull"` // full: triggers wait in the historian's log
-		Scheduler        struct {
-			MaxAckPending       int           `koanf:"maxAckPending"`       // slots a lane: runs that execute at once
-			AckWait             time.Duration `koanf:"ackWait"`             // until a frame nobody works on comes again
-			StarvationThreshold int           `koanf:"starvationThreshold"` // a lane passed over that often gets one run
-		} `koanf:"scheduler"`
-	} `koanf:"executionQueue"`
-	History struct {
+	ExecutionQueue queue.Options `koanf:"executionQueue"`
+	History        struct {
 		Retention time.Duration `koanf:"retention"` // of runs
 	} `koanf:"history"`
 	// DrainTimeout is how long runs under way may go on when the box stops.
@@ -38,11 +31,7 @@ type Options struct {
 // DefaultOptions are the defaults of contract section 2.
 func DefaultOptions() Options {
 	var o Options
-	o.ExecutionQueue.MaxBytes = 64 << 20
-	o.ExecutionQueue.MaxAge = time.Hour
-	o.ExecutionQueue.Scheduler.MaxAckPending = 256
-	o.ExecutionQueue.Scheduler.AckWait = 5 * time.Minute
-	o.ExecutionQueue.Scheduler.StarvationThreshold = 100
+	o.ExecutionQueue = queue.DefaultOptions()
 	o.History.Retention = 24 * time.Hour
 	o.DrainTimeout = 10 * time.Second
 	return o
@@ -50,7 +39,7 @@ func DefaultOptions() Options {
 
 // Validate reports every fault, each with its config key, the value and the bound.
 func (o *Options) Validate() error {
-	var faults []error
+	faults := []error{o.ExecutionQueue.Validate()}
 	between := func(key string, n, lo, hi int64, text func(int64) string) {
 		if n < lo {
 			faults = append(faults, fmt.Errorf("pipeline.%s: %s is below %s", key, text(n), text(lo)))
@@ -58,14 +47,7 @@ func (o *Options) Validate() error {
 			faults = append(faults, fmt.Errorf("pipeline.%s: %s is above %s", key, text(n), text(hi)))
 		}
 	}
-	number := func(n int64) string { return fmt.Sprint(n) }
 	span := func(n int64) string { return time.Duration(n).String() }
-	q := &o.ExecutionQueue
-	between("executionQueue.maxBytes", q.MaxBytes, 1<<20, 1<<40, number)
-	between("executionQueue.maxAge", int64(q.MaxAge), int64(time.Minute), int64(366*24*time.Hour), span)
-	between("executionQueue.scheduler.maxAckPending", int64(q.Scheduler.MaxAckPending), 1, 100_000, number)
-	between("executionQueue.scheduler.ackWait", int64(q.Scheduler.AckWait), int64(time.Second), int64(24*time.Hour), span)
-	between("executionQueue.scheduler.starvationThreshold", int64(q.Scheduler.StarvationThreshold), 1, 1_000_000, number)
 	between("history.retention", int64(o.History.Retention), int64(time.Hour), int64(366*24*time.Hour), span)
 	between("drainTimeout", int64(o.DrainTimeout), 0, int64(time.Hour), span)
 	return errors.Join(faults...)

@@ -134,7 +134,7 @@ func (c *Config) keyFile() string {
 
 // oursInData are names that a data folder may hold. One of the first two makes it ours; the others may be there before
 // the first start.
-var oursInData = []string{"historian", "records", "runs", "admin.sock", "config.yaml", "secrets", "lost+found"}
+var oursInData = []string{"historian", "records", "runs", "queue", "queue.damaged", "admin.sock", "config.yaml", "secrets", "lost+found"}
 
 // startReserve is what must be free to open the stores beside what replay of their logs may write. Pebble retries a
 // flush that finds no room for ever, so a start on a full disk would neither succeed nor end.

@@ -29,12 +29,13 @@ type pipelines struct {
 	shelf   *definition.Shelf
 	queue   *queue.JetStream
 	engine  *pipeline.Engine
+	wired   chan struct{} // closed when engine is set
 }
 
 // openPipelines opens the parts in the order in which a run passes them, backwards. Nothing runs before serve. On an error
 // what was opened is there to be closed.
 func openPipelines(c *Config, records *kv.Store, values *historian.Store, names *uns.Namespace, ingress *uns.Ingress, log *slog.Logger, reg prometheus.Registerer, fatal func(error)) (p *pipelines, err error) {
-	p = &pipelines{log: log.With("part", "pipeline")}
+	p = &pipelines{log: log.With("part", "pipeline"), wired: make(chan struct{})}
 	if p.records, err = kv.Open(filepath.Join(c.Data, "runs"), kv.Options{Log: log, Fatal: fatal}); err != nil {
 		return p, err
 	}
@@ -46,11 +47,18 @@ func openPipelines(c *Config, records *kv.Store, values *historian.Store, names 
 	if p.shelf, err = definition.OpenShelf(records, compiler, definition.ShelfOptions{Seq: func() uint64 { return values.LastSeq() + 1 }}); err != nil {
 		return p, err
 	}
+	defer close(p.wired)
 	o := c.Pipeline
 	o.Log, o.Registry = log, reg
-	x := o.ExecutionQueue
-	if p.queue, err = queue.Open(filepath.Join(c.Data, "queue"), queue.Options{MaxBytes: x.MaxBytes, MaxAge: x.MaxAge, DiscardNewOnFull: x.DiscardNewOnFull,
-		Scheduler: queue.Scheduler(x.Scheduler), Log: p.log, Registry: reg, Shed: func(list []queue.Entry) { p.engine.Shed(list) }}); err != nil {
+	q := o.ExecutionQueue
+	q.Log, q.Registry = p.log, reg
+	q.Shed = func(list []queue.Entry) {
+		<-p.wired // the engine has read how far it had come
+		if p.engine != nil {
+			p.engine.Shed(list)
+		}
+	}
+	if p.queue, err = queue.Open(filepath.Join(c.Data, "queue"), q); err != nil {
 		return p, err
 	}
 	p.engine, err = pipeline.Open(pipeline.Parts{Plans: p.shelf, Queue: p.queue, Ingress: ingress, Values: values, Paths: names, History: p.history, Parked: p.history,
