@@ -65,7 +65,6 @@ func (e *Engine) admit(ctx context.Context, f *queue.Frame) {
 	}
 	fl.left.Store(int32(len(fl.runs) + len(gone)))
 	if !e.flights.add(fl) {
-		e.metrics.stranded.Add(1)
 		return // its runs are under way
 	}
 	for _, r := range gone {

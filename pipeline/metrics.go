@@ -11,10 +11,9 @@ import (
 
 // metrics are counters that runs add to; the registry reads them at scrape.
 type metrics struct {
-	waited   [lanesCount]prometheus.Histogram
-	stranded atomic.Uint64
-	loops    atomic.Uint64
-	missed   atomic.Uint64
+	waited [lanesCount]prometheus.Histogram
+	loops  atomic.Uint64
+	missed atomic.Uint64
 }
 
 // laneNames are the words of settings and labels.
@@ -41,7 +40,7 @@ func newMetrics(reg prometheus.Registerer, e *Engine) *metrics {
 			}))
 	}
 	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "millrace_pipeline_deliveries_stranded_total",
-		Help: "Frames that the queue delivered again while their runs were under way."}, func() float64 { return float64(m.stranded.Load()) }))
+		Help: "Runs handed out again, because nothing was heard of their frame for ackWait."}, func() float64 { return float64(e.queue.Stats().Redelivered) }))
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "millrace_pipeline_cursor_lag_values",
 		Help: "Stored values from the lowest one with a run that has not ended to the newest."}, func() float64 {
 		return max(0, float64(e.values.LastSeq())+1-float64(e.before.saved.Load()))
