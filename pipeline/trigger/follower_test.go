@@ -414,6 +414,7 @@ func TestNoTriggerIsLostOverCrashes(t *testing.T) {
 			}
 			mu.Unlock()
 			last := [queue.Lanes]uint64{}
+			ends := rand.New(rand.NewPCG(r.Uint64(), 42)) // of the goroutine that puts
 			b.sink.onPut = func(lane queue.Lane, e queue.Entry) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -430,7 +431,7 @@ func TestNoTriggerIsLostOverCrashes(t *testing.T) {
 						t.Errorf("seed %d: %v runs version %d, %d held", seed, x, ref.Version, v)
 					}
 					put[x] = true
-					if r.IntN(3) == 0 {
+					if ends.IntN(3) == 0 {
 						finished[x] = true
 						delete(open, x)
 					} else {
@@ -443,10 +444,8 @@ func TestNoTriggerIsLostOverCrashes(t *testing.T) {
 			})
 			b.store.Hold(cursor)
 			for range 10 + r.IntN(30) {
-				mu.Lock()
-				what, number := r.IntN(8), uint32(1+r.IntN(3))
-				mu.Unlock()
-				switch what {
+				number := uint32(1 + r.IntN(3))
+				switch r.IntN(8) {
 				case 0:
 					version++
 					b.change(number, plan(number, version, queue.Lane(number-1), node.Values{Filters: []string{"a", "c/#"}}))
