@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -116,6 +118,9 @@ func open(dir string, o Options) (*JetStream, error) {
 }
 
 func (q *JetStream) start(dir string, known bool) (err error) {
+	if err := dropConsumers(dir); err != nil {
+		return err
+	}
 	if q.srv, err = startServer(dir, q.o); err != nil {
 		return err
 	}
@@ -196,17 +201,31 @@ func startServer(dir string, o Options) (*server.Server, error) {
 	return srv, nil
 }
 
-// consume makes the lane's consumer anew: a consumer that outlived a kill hands out newer frames first and what was out
-// only after ackWait.
+// dropConsumers takes the consumers of the last process out of the store before the server sees them. One that outlived a
+// kill hands out newer frames first and what was out only after ackWait, and one with a damaged file can neither be read
+// nor replaced.
+func dropConsumers(dir string) error {
+	list, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "*", "obs"))
+	if err != nil {
+		return err
+	}
+	for _, d := range list {
+		if err := os.RemoveAll(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (n *lane) consume(ctx context.Context, s jetstream.Stream, wait time.Duration) error {
 	if err := s.DeleteConsumer(ctx, n.l.String()); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return err
+		return &unusableError{reason: err.Error()} // a layout of files that dropConsumers does not know
 	}
 	c, err := s.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable: n.l.String(), AckPolicy: jetstream.AckExplicitPolicy, AckWait: wait, FilterSubject: n.subject, MaxAckPending: maxOutRuns + 64,
 	})
 	if err != nil {
-		return err
+		return &unusableError{reason: err.Error()}
 	}
 	n.msgs, err = c.Messages(jetstream.PullMaxMessages(8))
 	return err
