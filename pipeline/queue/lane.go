@@ -11,7 +11,7 @@ import (
 
 // What a lane's writer gathers, and how much of it may be on its way.
 const (
-	gather    = 5 * time.Millisecond
+	gather    = 5 * time.Millisecond // between frames that are not full
 	maxFlying = 8 // frames whose confirmation has not come
 	maxReady  = 8 // full frames that wait to be sent
 	// maxOutRuns and maxOutBytes bound what is out of one lane, so that a restart has little to doubt.
@@ -32,6 +32,7 @@ type lane struct {
 	flying []flight // in the order in which they were sent
 	failed []flight // refused by the stream; sent again before anything else
 	number uint64
+	sent   time.Time // when the last frame was
 	ledger ledger
 	// pending are runs that were put and not taken; lapsed those that were handed out again.
 	pending int
@@ -96,8 +97,8 @@ func (n *lane) put(e *Entry) bool {
 // overhead is what the stream counts for a message beside its data.
 func overhead(l Lane) int64 { return int64(22 + 8 + len(subjects[l])) }
 
-// write sends frames until the queue closes: at once while none of this lane is on its way, otherwise when the open one
-// is full, has waited long enough, or the last one on its way was confirmed.
+// write sends frames until the queue closes: at once in a lane that is quiet, otherwise when the open one is full or the
+// last one was sent long enough ago.
 func (n *lane) write(ctx context.Context) {
 	for {
 		select {
@@ -142,16 +143,16 @@ func (n *lane) next() (flight, bool) {
 		n.q.freed()
 	case n.open == nil:
 		return flight{}, false
-	case len(n.flying) == 0 || n.open.full():
-		b, n.open = n.open, nil
-	default:
-		left := gather - n.q.o.Now().Sub(n.open.created)
-		if left > 0 {
-			n.timer.Reset(min(left, gather)) // the clock may have been set back
+	case !n.open.full():
+		if left := gather - time.Since(n.sent); left > 0 {
+			n.timer.Reset(left)
 			return flight{}, false
 		}
+		fallthrough
+	default:
 		b, n.open = n.open, nil
 	}
+	n.sent = time.Now()
 	n.number++
 	f := flight{number: n.number, data: b.frame(), runs: b.runs, created: b.created}
 	n.flying = append(n.flying, f)
