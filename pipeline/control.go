@@ -8,6 +8,7 @@ import (
 
 	"millrace/pipeline/history"
 	"millrace/pipeline/node"
+	"millrace/pipeline/queue"
 )
 
 // ErrNoRun: no run of that id is under way.
@@ -73,6 +74,20 @@ func (e *Engine) looped(r *run, i int) {
 	if e.issues.note(Issue{Pipeline: r.pipe.id, Node: s.ID, Kind: "loop",
 		Text: "the pipeline is triggered by what it publishes itself, directly or by others"}, e.now()) {
 		e.log.Warn("a loop of pipelines was stopped", "pipeline", r.pipe.id, "node", s.ID)
+	}
+}
+
+// Loop notes that a value on a topic started no run, because it had been derived from derived values too often.
+func (e *Engine) Loop(ref queue.Ref, topic string) {
+	e.metrics.loops.Add(1)
+	e.mu.RLock()
+	p := e.pipes[ref.Pipeline]
+	e.mu.RUnlock()
+	if p == nil {
+		return
+	}
+	if e.issues.note(Issue{Pipeline: p.id, Kind: "loop", Text: "the pipeline is triggered by what it publishes itself, directly or by others; the last such topic is " + topic}, e.now()) {
+		e.log.Warn("a loop of pipelines was stopped", "pipeline", p.id, "topic", topic)
 	}
 }
 

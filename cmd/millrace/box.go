@@ -101,7 +101,7 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 	}
 	ingress.SetLive(b.broker)
 	b.ledger = uns.NewLedger(ingress, b.history)
-	if b.runs, err = openPipelines(&c, b.records, b.history, names, ingress, log, reg, fatal); err != nil {
+	if b.runs, err = openPipelines(&c, b.records, b.history, names, b.catalog, ingress, log, reg, fatal); err != nil {
 		return b, err
 	}
 

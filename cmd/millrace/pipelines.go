@@ -15,6 +15,7 @@ import (
 	"millrace/pipeline/nodes"
 	"millrace/pipeline/queue"
 	"millrace/pipeline/script"
+	"millrace/pipeline/trigger"
 	"millrace/uns"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,19 +23,20 @@ import (
 
 // pipelines is everything that runs pipelines, wired.
 type pipelines struct {
-	log     *slog.Logger
-	scripts *script.Engine
-	records *kv.Store // of runs
-	history *history.Store
-	shelf   *definition.Shelf
-	queue   *queue.JetStream
-	engine  *pipeline.Engine
-	wired   chan struct{} // closed when engine is set
+	log      *slog.Logger
+	scripts  *script.Engine
+	records  *kv.Store // of runs
+	history  *history.Store
+	shelf    *definition.Shelf
+	queue    *queue.JetStream
+	engine   *pipeline.Engine
+	follower *trigger.Follower
+	wired    chan struct{} // closed when engine is set
 }
 
 // openPipelines opens the parts in the order in which a run passes them, backwards. Nothing runs before serve. On an error
 // what was opened is there to be closed.
-func openPipelines(c *Config, records *kv.Store, values *historian.Store, names *uns.Namespace, ingress *uns.Ingress, log *slog.Logger, reg prometheus.Registerer, fatal func(error)) (p *pipelines, err error) {
+func openPipelines(c *Config, records *kv.Store, values *historian.Store, names *uns.Namespace, catalog *uns.Catalog, ingress *uns.Ingress, log *slog.Logger, reg prometheus.Registerer, fatal func(error)) (p *pipelines, err error) {
 	p = &pipelines{log: log.With("part", "pipeline"), wired: make(chan struct{})}
 	if p.records, err = kv.Open(filepath.Join(c.Data, "runs"), kv.Options{Log: log, Fatal: fatal}); err != nil {
 		return p, err
@@ -44,7 +46,8 @@ func openPipelines(c *Config, records *kv.Store, values *historian.Store, names 
 	}
 	p.scripts = script.NewEngine(script.Options{})
 	compiler := definition.NewCompiler(nodes.All(nodes.Options{}), p.scripts)
-	if p.shelf, err = definition.OpenShelf(records, compiler, definition.ShelfOptions{Seq: func() uint64 { return values.LastSeq() + 1 }}); err != nil {
+	if p.shelf, err = definition.OpenShelf(records, compiler, definition.ShelfOptions{
+		Seq: func() uint64 { return p.follower.Seq() }, Settled: func() { p.follower.Settled() }}); err != nil {
 		return p, err
 	}
 	defer close(p.wired)
@@ -62,7 +65,12 @@ func openPipelines(c *Config, records *kv.Store, values *historian.Store, names 
 		return p, err
 	}
 	p.engine, err = pipeline.Open(pipeline.Parts{Plans: p.shelf, Queue: p.queue, Ingress: ingress, Values: values, Paths: names, History: p.history, Parked: p.history,
-		Records: records, Survivors: p.queue.Survivors()}, o)
+		Records: records, Survivors: p.queue.Survivors(), Position: func() uint64 { return p.follower.Position() }}, o)
+	if err != nil {
+		return p, err
+	}
+	p.follower, err = trigger.New(trigger.Options{Log: values, Sink: p.engine, Topics: catalog, Namespace: names, Versions: p.shelf, From: p.engine.Cursor(), Skip: p.engine.Skip,
+		Dead: func(d trigger.Dead) { p.engine.Loop(d.Ref, d.Topic) }, Shed: func(from, to uint64) { p.engine.LogShed(to - from + 1) }, Logger: log, Registry: reg})
 	return p, err
 }
 
@@ -73,12 +81,27 @@ func (p *pipelines) serve(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var historyErr error
 	wg.Go(func() { historyErr = p.history.Run(writing) })
-	p.shelf.Listen(func(definition.Change) { p.engine.Running(p.shelf.Running()) })
+	p.shelf.Listen(func(c definition.Change) {
+		p.follower.Change(c)
+		p.engine.Running(p.shelf.Running())
+	})
 	p.engine.Running(p.shelf.Running())
-	err := p.engine.Run(ctx)
+	following, stopFollowing := context.WithCancel(ctx)
+	defer stopFollowing()
+	running, stopRunning := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopRunning()
+	var followErr error
+	wg.Go(func() {
+		defer stopRunning() // nothing is queued any more
+		if err := p.follower.Run(following); ctx.Err() == nil && following.Err() == nil {
+			followErr = err
+		}
+	})
+	err := p.engine.Run(running)
+	stopFollowing()
 	stopWriting()
 	wg.Wait()
-	return errors.Join(err, historyErr)
+	return errors.Join(err, followErr, historyErr)
 }
 
 // close closes what is open.
