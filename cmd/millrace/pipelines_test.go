@@ -48,7 +48,9 @@ func TestPipelines(t *testing.T) {
 	d := signIn(t, r.mqtt, 5, "dev1", secret)
 	const n = 100
 	base := time.Now().UTC().Add(-time.Minute).Truncate(time.Second)
-	at := func(i int) string { return base.Add(time.Duration(i) * time.Millisecond).Format("2006-01-02T15:04:05.000Z") }
+	at := func(i int) string {
+		return base.Add(time.Duration(i) * time.Millisecond).Format("2006-01-02T15:04:05.000Z")
+	}
 	for i := range n {
 		d.publish(root+"line1/temp", fmt.Sprintf(`{"value":%d.50,"timestamp":"%s"}`, i, at(i)), uint16(i+1))
 		d.ack()
