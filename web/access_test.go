@@ -68,6 +68,29 @@ var access = []struct {
 	{"GET", "/uns/history?topic=a", "", auth.RoleViewer, true, false, false},
 	{"GET", "/uns/export?topic=a", "", auth.RoleViewer, true, false, false},
 	{"POST", "/uns/publish", `{"topic":"a","value":1}`, auth.RoleOperator, true, false, false},
+	{"GET", "/pipelines", "", auth.RoleViewer, false, false, false},
+	{"POST", "/pipelines", `{"id":"p1","nodes":[{"id":"in","type":"trigger.manual"}]}`, auth.RoleDesigner, false, false, false},
+	{"GET", "/pipelines/{id}", "", auth.RoleViewer, false, false, false},
+	{"PUT", "/pipelines/{id}", `{"id":"{id}","nodes":[{"id":"in","type":"trigger.manual"}]}`, auth.RoleDesigner, false, false, false},
+	{"PUT", "/pipelines/{id}/draft", `{"id":"{id}","nodes":[{"id":"in","type":"trigger.manual"}]}`, auth.RoleDesigner, false, false, false},
+	{"DELETE", "/pipelines/{id}", "", auth.RoleDesigner, false, false, false},
+	{"POST", "/pipelines/validate", `{"id":"{id}","nodes":[{"id":"in","type":"trigger.manual"}]}`, auth.RoleViewer, false, false, false},
+	{"POST", "/pipelines/{id}/deploy", "", auth.RoleDesigner, false, false, false},
+	{"POST", "/pipelines/{id}/start", "", auth.RoleDesigner, false, false, false},
+	{"POST", "/pipelines/{id}/stop", "", auth.RoleDesigner, false, false, false},
+	{"POST", "/pipelines/{id}/rollback", `{"version":1}`, auth.RoleDesigner, false, false, false},
+	{"POST", "/pipelines/{id}/test", "", auth.RoleDesigner, false, false, false},
+	{"GET", "/pipelines/{id}/versions", "", auth.RoleViewer, false, false, false},
+	{"GET", "/pipelines/{id}/versions/{version}", "", auth.RoleViewer, false, false, false},
+	{"GET", "/pipelines/{id}/versions/{a}/diff/{b}", "", auth.RoleViewer, false, false, false},
+	{"GET", "/pipelines/{id}/runs", "", auth.RoleViewer, false, false, false},
+	{"GET", "/pipelines/{id}/stats", "", auth.RoleViewer, false, false, false},
+	{"GET", "/pipelines/{id}/samples", "", auth.RoleViewer, false, false, false},
+	{"POST", "/pipelines/{id}/run", "", auth.RoleDesigner, false, false, false},
+	{"GET", "/runs/{id}", "", auth.RoleViewer, false, false, false},
+	{"POST", "/runs/{id}/replay", "", auth.RoleDesigner, false, false, false},
+	{"POST", "/runs/{id}/cancel", "", auth.RoleDesigner, false, false, false},
+	{"GET", "/node-types", "", auth.RoleViewer, false, false, false},
 	{"GET", "/backup", "", auth.RoleAdmin, false, false, false},
 	{"POST", "/backup", `{"dir":"x"}`, auth.RoleAdmin, false, false, false},
 	{"DELETE", "/backup", "", auth.RoleAdmin, false, false, false},
@@ -76,8 +99,8 @@ var access = []struct {
 
 // askFor is a call of a row by nobody, on something that is not there.
 func (b *box) askFor(method, path, body string) *ask {
-	a := b.call("", method, strings.NewReplacer("{id}", "nobody", "{name}", "nobody", "{kid}", "nobody").Replace(path))
-	a.body = strings.Replace(body, "{setup}", b.book.SetUpToken(), 1)
+	a := b.call("", method, strings.NewReplacer("{id}", "nobody", "{name}", "nobody", "{kid}", "nobody", "{version}", "1", "{a}", "1", "{b}", "draft").Replace(path))
+	a.body = strings.NewReplacer("{setup}", b.book.SetUpToken(), "{id}", "nobody").Replace(body)
 	return a
 }
 

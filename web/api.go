@@ -60,7 +60,7 @@ func (w *Web) addREST(mux *http.ServeMux) {
 	config.Tags = []*huma.Tag{
 		{Name: "UNS", Description: "Topics, values, history"}, {Name: "Clients", Description: "Who may connect and what they may do"},
 		{Name: "Session", Description: "Signing in and out, and the first start"}, {Name: "Users", Description: "People and their roles"},
-		{Name: "Tokens", Description: "Access for people and scripts"}, {Name: "Audit", Description: "Who changed what"}, {Name: "Keys", Description: "Keys that seal and sign"}, {Name: "Broker", Description: "MQTT sessions"}, {Name: "Box", Description: "State of the box"},
+		{Name: "Tokens", Description: "Access for people and scripts"}, {Name: "Audit", Description: "Who changed what"}, {Name: "Keys", Description: "Keys that seal and sign"}, {Name: "Pipelines", Description: "From stored values to derived ones: definitions, versions, what is deployed"}, {Name: "Runs", Description: "What pipelines did"}, {Name: "Broker", Description: "MQTT sessions"}, {Name: "Box", Description: "State of the box"},
 	}
 	config.Servers = []*huma.Server{{URL: apiRoot}}
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
@@ -82,6 +82,7 @@ func (w *Web) addREST(mux *http.ServeMux) {
 	w.addLatest()
 	w.addViolations()
 	w.addHistory()
+	w.addPipelines()
 	w.addExport()
 	w.addPublish()
 	w.addSessions()

@@ -184,6 +184,7 @@ func (b *box) start(change []func(*web.Options, *web.Parts)) {
 		Gatherer: b.reg, Registry: b.reg, Now: b.clock.Now,
 		Log: slog.New(slog.NewTextHandler(b.logged, nil)),
 	}
+	p.Pipelines = b.pipelines(records, ns)
 	for _, c := range change {
 		c(&o, &p)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"millrace/auth"
 	"millrace/historian"
+	"millrace/pipeline/node"
 	"millrace/uns"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -33,6 +34,9 @@ type Problem struct {
 	Field  string      `json:"field,omitempty" doc:"The parameter or body member at fault"`
 	Remedy string      `json:"remedy,omitempty" doc:"What to do about it"`
 	Lines  []LineFault `json:"lines,omitempty" doc:"Bulk only: each line at fault"`
+
+	// Faults is the list of a definition that was refused.
+	Faults []node.Fault `json:"faults,omitempty" doc:"Definitions only: everything that is wrong, with node and field"`
 
 	retry     int    // Retry-After in seconds, 0 = none
 	challenge bool   // WWW-Authenticate

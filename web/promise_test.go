@@ -21,7 +21,7 @@ func TestDocumentNamesEveryStatus(t *testing.T) {
 	for _, route := range access {
 		path, query, _ := strings.Cut(route.path, "?")
 		target := func(id string) string {
-			p := strings.NewReplacer("{id}", id, "{name}", id, "{kid}", id).Replace(path)
+			p := strings.NewReplacer("{id}", id, "{name}", id, "{kid}", id, "{version}", "1", "{a}", "1", "{b}", "draft").Replace(path)
 			if query != "" {
 				p += "?" + query
 			}
@@ -29,7 +29,7 @@ func TestDocumentNamesEveryStatus(t *testing.T) {
 		}
 		good := func(id string) *ask {
 			a := b.call(auth.RoleAdmin, route.method, target(id))
-			a.body = strings.Replace(route.body, "{setup}", b.book.SetUpToken(), 1)
+			a.body = strings.NewReplacer("{setup}", b.book.SetUpToken(), "{id}", id).Replace(route.body)
 			return a
 		}
 		if path != "/setup" { // admin comes with set-up
@@ -72,7 +72,17 @@ func TestDocumentNamesEveryStatus(t *testing.T) {
 				calls = append(calls, a)
 			}
 		}
-		if route.body != "" || strings.HasSuffix(route.path, "rotate") {
+		if strings.HasPrefix(path, "/pipelines") || strings.HasPrefix(path, "/runs") {
+			b.pipeline("there", true)
+			b.pipeline("fresh", false)
+			calls = append(calls, good("fresh").with("If-Match", `"999"`), good("nowhere").with("If-Match", `"999"`), good("fresh"))
+			for _, body := range []string{`{"trigger":"none"}`, `{"version":"current"}`} {
+				a := good("there")
+				a.body = body
+				calls = append(calls, a)
+			}
+		}
+		if route.body != "" || slices.ContainsFunc([]string{"rotate", "test", "deploy", "run", "replay"}, func(end string) bool { return strings.HasSuffix(route.path, "/"+end) }) {
 			for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ";", "application/json; charset"} {
 				a := good("there").with("Content-Type", kind)
 				if a.body == "" {
@@ -118,6 +128,13 @@ func TestDocumentNamesEveryStatus(t *testing.T) {
 			last = b.book.PublicKeys()[0].KID
 		case strings.HasPrefix(path, "/broker"):
 			last = "a%2Fb%20c"
+		case strings.HasPrefix(path, "/runs"):
+			last = b.aRun("there", strings.HasSuffix(path, "/cancel"))
+			for _, body := range []string{"{", `{"version":99}`} {
+				a := good(last)
+				a.body = body
+				calls = append(calls, a)
+			}
 		}
 		calls = append(calls, good(last))
 		if path == "/setup" {
@@ -147,8 +164,9 @@ func TestDocumentNamesEveryStatus(t *testing.T) {
 	}
 	unreachable := []string{"500", "503", "408", "429"} // 429: guessing of secrets, which has a test of its own
 	excused := map[string]string{
-		"412 POST /me/password": "an administrator's change while the new password is hashed",
-		"403 GET /me":           "a client disabled between its sign-in and the call",
+		"412 POST /me/password":      "an administrator's change while the new password is hashed",
+		"409 POST /runs/{id}/replay": "the version of the run went between the look at the run and its replay",
+		"403 GET /me":                "a client disabled between its sign-in and the call",
 	}
 	for i := range b.doc.ops {
 		o := &b.doc.ops[i]

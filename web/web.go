@@ -98,6 +98,8 @@ type Parts struct {
 	Drops   func() (by map[string]uint64, clients []ClientDrops)
 	Ledger  Ledger // nil = nothing is kept
 	Backups Backups
+	// Pipelines keep and run pipelines.
+	Pipelines Pipelines
 	// SignIns are the limits on failed sign-ins; nil = none.
 	SignIns  SignIns
 	Stream   *StreamRoute // WebSocket connections handed on; nil = none

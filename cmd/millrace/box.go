@@ -117,7 +117,7 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 		stream = &web.StreamRoute{Path: "/mqtt", Subprotocols: broker.Subprotocols(), MaxMessage: br.MaxMessage(), To: b.broker}
 	}
 	b.web, err = web.Open(c.Web, web.Parts{Book: b.book, Namespace: names, Catalog: b.catalog, Ingress: ingress, History: b.history,
-		State: b.history.State, Sessions: b.sessions, Drops: b.drops, Cut: b.broker.Disconnect, Stream: stream, Ledger: b.ledger, Backups: backups{b.backups, c.Backup}, SignIns: b.broker, Socket: b.socket(),
+		State: b.history.State, Sessions: b.sessions, Drops: b.drops, Cut: b.broker.Disconnect, Stream: stream, Ledger: b.ledger, Backups: backups{b.backups, c.Backup}, Pipelines: b.runs.parts(), SignIns: b.broker, Socket: b.socket(),
 		Version: version, Warnings: c.warnings(), Started: time.Now(), Gatherer: reg, Registry: reg, Log: log, Now: time.Now})
 	return b, err
 }

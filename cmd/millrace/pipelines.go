@@ -17,6 +17,7 @@ import (
 	"millrace/pipeline/script"
 	"millrace/pipeline/trigger"
 	"millrace/uns"
+	"millrace/web"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -27,6 +28,7 @@ type pipelines struct {
 	scripts  *script.Engine
 	records  *kv.Store // of runs
 	history  *history.Store
+	compiler *definition.Compiler
 	shelf    *definition.Shelf
 	queue    *queue.JetStream
 	engine   *pipeline.Engine
@@ -45,8 +47,8 @@ func openPipelines(c *Config, records *kv.Store, values *historian.Store, names 
 		return p, err
 	}
 	p.scripts = script.NewEngine(script.Options{})
-	compiler := definition.NewCompiler(nodes.All(nodes.Options{}), p.scripts)
-	if p.shelf, err = definition.OpenShelf(records, compiler, definition.ShelfOptions{
+	p.compiler = definition.NewCompiler(nodes.All(nodes.Options{}), p.scripts)
+	if p.shelf, err = definition.OpenShelf(records, p.compiler, definition.ShelfOptions{
 		Seq: func() uint64 { return p.follower.Seq() }, Settled: func() { p.follower.Settled() }}); err != nil {
 		return p, err
 	}
@@ -117,4 +119,9 @@ func (p *pipelines) close() error {
 		faults = append(faults, p.records.Close())
 	}
 	return errors.Join(faults...)
+}
+
+// parts is what REST shows and asks.
+func (p *pipelines) parts() web.Pipelines {
+	return web.Pipelines{Shelf: p.shelf, Compiler: p.compiler, Engine: p.engine, History: p.history}
 }
