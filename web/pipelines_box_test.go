@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -97,6 +98,12 @@ func (b *box) aRun(id string, waits bool) string {
 	must(b.t, json.Unmarshal([]byte(r.text), &made))
 	if !waits {
 		b.waitRun(made.Run)
+		return made.Run
+	}
+	for deadline := time.Now().Add(20 * time.Second); !b.parked(made.Run); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("the run %s does not wait", made.Run)
+		}
 	}
 	return made.Run
 }
@@ -109,4 +116,11 @@ func (b *box) waitRun(id string) {
 			b.t.Fatalf("the run %s has not ended", id)
 		}
 	}
+}
+
+// parked says that a run waits on disk.
+func (b *box) parked(id string) bool {
+	rows, err := b.parts.Pipelines.History.ParkedRows()
+	must(b.t, err)
+	return slices.ContainsFunc(rows, func(r history.Parked) bool { return r.ID.String() == id })
 }
