@@ -1,12 +1,5 @@
 package main
 
-import (
-	"fmt"
-	"strings"
-
-	"github.com/alecthomas/kong"
-)
-
 // globals are the flags of every command.
 type globals struct {
 	Data   string `help:"Folder with everything the box writes (else MILLRACE_DATA, else data of the configuration, else ./data)." placeholder:"DIR"`
@@ -28,6 +21,8 @@ type cli struct {
 	Usr    userCommand       `cmd:"" name:"user" help:"People who sign in, and their roles."`
 	Token_ tokenCommand      `cmd:"" name:"token" help:"Personal access tokens for --url."`
 	Status statusCommand     `cmd:"" help:"How the box is; exit 1 unless it is ready."`
+	Pipe   pipelineCommand   `cmd:"" name:"pipeline" help:"Pipelines: from stored values to derived ones."`
+	Run_   runCommand        `cmd:"" name:"run" help:"What pipelines did."`
 	Backup backupCommand     `cmd:"" help:"Back up a box while it runs, check a backup, restore one."`
 	Key    keyCommand        `cmd:"" help:"Keys that seal secrets at rest and sign access tokens."`
 	Audit  auditCommand      `cmd:"" help:"Who changed what, and who signed in."`
@@ -36,18 +31,4 @@ type cli struct {
 	Compl  completionCommand `cmd:"" name:"completion" help:"Print what makes a shell complete commands, flags and their words."`
 
 	Complete completeCommand `cmd:"" name:"__complete" hidden:"" passthrough:""`
-
-	Pipeline laterCommand `cmd:"" hidden:"" passthrough:""`
-	Run      laterCommand `cmd:"" hidden:"" passthrough:""`
-}
-
-// laterCommand stands for a command that this version does not have yet.
-type laterCommand struct {
-	Words []string `arg:"" optional:""`
-}
-
-// Run says so.
-func (laterCommand) Run(k *kong.Context) error {
-	name, _, _ := strings.Cut(k.Command(), " ")
-	return fmt.Errorf("%s comes with a later version; `millrace --help` lists what is there", name)
 }

@@ -69,6 +69,7 @@ type problem struct {
 		Field  string `json:"field"`
 		Detail string `json:"detail"`
 	} `json:"lines"`
+	Faults []faultShown `json:"faults"`
 }
 
 // commandFor names the command that does what a route does: whoever types commands is not helped by a route.
@@ -79,6 +80,12 @@ var commandFor = []struct{ route, command string }{
 	{"GET /api/v1/uns/search", "`millrace topic list`"},
 	{"read pages with GET /api/v1/uns/history", "read pages with `millrace history get`"},
 	{"GET /api/v1/backup tells how far it is, DELETE gives it up", "`millrace backup status` tells how far it is"},
+	{"POST /api/v1/pipelines/validate lists", "`millrace pipeline validate` lists"},
+	{"list the pipelines with GET /api/v1/pipelines", "list the pipelines with `millrace pipeline list`"},
+	{"list the versions with GET /api/v1/pipelines/{id}/versions", "list the versions with `millrace pipeline versions`"},
+	{"GET /api/v1/pipelines/{id}/runs", "`millrace run list`"},
+	{"change it with PUT /api/v1/pipelines/{id}", "change it with `millrace pipeline apply`"},
+	{"POST /api/v1/pipelines/{id}/deploy makes", "`millrace pipeline deploy` makes"},
 	{"GET /api/v1/status shows the state", "the box's log and its status page show the state"},
 	{"the parameters are described at /api/v1/docs", "see --help"},
 	{"the routes are listed at /api/v1/docs", "is the box of another version?"},
@@ -133,6 +140,13 @@ func (p *problem) Error() string {
 			text += l.Detail
 		}
 		return text + "\n" + inCommands(remedy)
+	}
+	if len(p.Faults) > 0 {
+		text, _, _ = strings.Cut(text, ";")
+		for _, f := range p.Faults {
+			text += "\n  " + f.String()
+		}
+		return text
 	}
 	if remedy != "" {
 		text += "; " + remedy
