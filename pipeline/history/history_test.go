@@ -1,12 +1,17 @@
 package history
 
 import (
-	"encoding/binary"
+	"encoding/hex"
 	"reflect"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"millrace/historian/kv"
 )
@@ -48,16 +53,68 @@ func TestRunID(t *testing.T) {
 	}
 }
 
+// golden are octets as version 1 wrote them and what they mean for ever.
+func golden() (r Run, row, details string) {
+	at := time.UnixMicro(1790000000000123).UTC()
+	return Run{ID: RunID{ByValue, 7, 5, 2}, Version: 3, Status: Failed, Mode: "trigger", Started: at, Duration: 1500 * time.Microsecond, Sum: 1500 * time.Microsecond, Longest: 1500 * time.Microsecond, Attempt: 2, Counted: 1,
+			Trigger: Trigger{Workspace: "main", Topic: "a/b", Value: Raw("5"), Time: at.UnixNano() - 1500, Scale: 6, Quality: 1, Node: 2}, Detail: Standard, Error: "broken", Node: 1,
+			Nodes: []NodeRun{{Number: 0, Status: NodeDone, Duration: time.Microsecond}, {Number: 1, Status: NodeFailed, From: 20 * time.Microsecond, Duration: time.Millisecond, In: Raw("5"), Error: "broken", Line: 3, Column: 4, Attempts: 2}},
+			Lines: []Line{{Number: 1, Level: "info", Text: "hm", At: time.Millisecond}}},
+		"01210601" + "03dc0b0201" + "b717" + "02046d61696e03612f620662726f6b656e02" + "02" + "01000001" + "320114e8070662726f6b656e030402", `{"value":5,"nodes":[{"node":1,"in":5}],"lines":[{"Number":1,"Level":"info","Text":"hm","At":1000000}]}`
+}
+
+func TestGoldenRow(t *testing.T) {
+	want, text, details := golden()
+	if got := hex.EncodeToString(appendRow(nil, &want)); got != text {
+		t.Errorf("written as %s", got) // allowed to change, with a new version
+	}
+	if got := string(appendDetail(&want, false)); got != details {
+		t.Errorf("details written as %s", got)
+	}
+	id, started, ok := readRunKey(runKey(want.Started, want.ID))
+	if key := hex.EncodeToString(runKey(want.Started, want.ID)); !ok || key != "720007964600000007d050f7847600000000000000050002" {
+		t.Errorf("key %s", key)
+	}
+	row, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := readRow(id, started, row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := got.addDetail([]byte(details)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func FuzzRow(f *testing.F) {
-	f.Add(appendRow(nil, &Run{Version: 1, Nodes: []NodeRun{{Number: 1, Status: NodeDone}}, Detail: Standard}))
+	r, _, _ := golden()
+	f.Add(appendRow(nil, &r))
+	r.Counted, r.Detail = 5, Full
+	f.Add(appendRow(nil, &r))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := readRow(RunID{}, b)
+		r, err := readRow(RunID{}, time.UnixMicro(5), b)
 		if err != nil {
 			return
 		}
-		again, err := readRow(RunID{}, appendRow(nil, r))
-		if err == nil && !reflect.DeepEqual(r.Trigger.Topic, again.Trigger.Topic) {
-			t.Errorf("%v is read again as %v", r, again)
+		again, err := readRow(RunID{}, time.UnixMicro(5), appendRow(nil, r))
+		if err != nil || r.Trigger != again.Trigger || r.Error != again.Error {
+			t.Errorf("%+v is read again as %+v, %v", r, again, err)
+		}
+	})
+}
+
+func FuzzMarks(f *testing.F) {
+	f.Add(appendMarks(nil, []Mark{{5, 1, 0}, {5, 2, 0}, {1 << 40, 1, 3}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if list, err := readMarks(b); err == nil {
+			if again, err := readMarks(appendMarks(nil, list)); err != nil || !slices.Equal(list, again) {
+				t.Errorf("%v is read again as %v, %v", list, again, err)
+			}
 		}
 	})
 }
@@ -67,38 +124,42 @@ func TestRowsComeBack(t *testing.T) {
 	now := at
 	s, db := open(t, vfs.NewMem(), func() time.Time { return now })
 	defer db.Close()
-	failed := Run{ID: RunID{ByValue, 7, 5, 0}, Version: 3, Status: Failed, Mode: "trigger", Started: at, Duration: 1500 * time.Microsecond, Attempt: 2, Counted: 1,
-		Trigger: Trigger{Workspace: "main", Topic: "a/b", Value: Raw("5"), Time: at.UnixNano(), Scale: 6, Quality: 1}, Detail: Standard, Error: "broken", Node: 1,
-		Nodes: []NodeRun{{Number: 0, Status: NodeDone}, {Number: 1, Status: NodeFailed, Duration: time.Millisecond, In: Raw("5"), Error: "broken", Line: 3, Column: 4}}}
+	failed, _, _ := golden()
+	failed.Started, failed.ID.Node = at.Add(-time.Millisecond), 0
 	s.Add(failed)
 	for i := range 10 {
-		s.Add(Run{ID: RunID{ByValue, 7, uint64(10 + i), 0}, Started: at.Add(time.Duration(i) * time.Millisecond), Mode: "trigger", Detail: Standard})
+		s.Add(Run{ID: RunID{ByValue, 7, uint64(10 + i), 0}, Started: at.Add(time.Duration(i) * time.Millisecond), Duration: time.Duration(i) * time.Millisecond, Mode: "trigger", Detail: Standard})
 	}
-	s.Add(Run{ID: RunID{ByValue, 7, 30, 0}, Started: at.Add(time.Second), Mode: "trigger", Detail: Standard})
-	s.Add(Run{ID: RunID{Fresh, 7, 31, 0}, Started: at.Add(2 * time.Second), Mode: "manual", Trigger: Trigger{Value: Raw(`{"a":1}`)}, Detail: Standard})
+	now = at.Add(time.Second)
+	s.Add(Run{ID: RunID{ByValue, 7, 30, 0}, Started: now, Mode: "trigger", Detail: Standard})
+	now = at.Add(2 * time.Second)
+	s.Add(Run{ID: RunID{Fresh, 7, 31, 0}, Started: now, Mode: "manual", Trigger: Trigger{Value: Raw(`{"a":1}`)}, Detail: Standard})
 	list, more, err := s.List(Query{Pipeline: 7, Limit: 10})
 	if err != nil || more || len(list) != 4 {
 		t.Fatalf("%d rows, %v, %v; want 4: the failure, one success a second, the manual one", len(list), more, err)
 	}
-	if list[0].ID.Kind != Fresh || list[1].ID.N != 30 || list[3].Counted != 10 {
+	if list[0].ID.Kind != Fresh || list[1].ID.N != 30 || list[2].Counted != 10 || list[2].Sum != 45*time.Millisecond || list[2].Longest != 9*time.Millisecond {
 		t.Errorf("rows %+v", list)
 	}
-	page, more, err := s.List(Query{Pipeline: 7, Limit: 2, After: After{list[1].Started, list[1].ID}})
-	if err != nil || more || len(page) != 2 || page[0].ID != list[2].ID {
-		t.Errorf("second page %v, %v, %v", page, more, err)
-	}
-	if only, _, _ := s.List(Query{Pipeline: 7, Status: []Status{Failed}}); len(only) != 1 {
+	if only, _, _ := s.List(Query{Pipeline: 7, Status: []Status{Failed}}); len(only) != 1 || only[0].ID != failed.ID {
 		t.Errorf("failed: %v", only)
 	}
-	s.mu.Lock()
-	clear(s.pipes) // nothing from memory
-	s.mu.Unlock()
+	if some, _, _ := s.List(Query{Pipeline: 7, From: at.Add(time.Second), To: at.Add(2 * time.Second)}); len(some) != 1 || some[0].ID.N != 30 {
+		t.Errorf("of a second: %v", some)
+	}
+	s.Forget(7) // nothing from memory
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
 	got, ok, err := s.Get(failed.ID)
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	if got.Error != "broken" || string(raw(got.Trigger.Value)) != "5" || got.Nodes[1].Line != 3 || string(raw(got.Nodes[1].In)) != "5" || got.Attempt != 2 {
-		t.Errorf("the failed run came back as %+v", got)
+	if diff := cmp.Diff(&failed, got, cmpopts.IgnoreFields(Run{}, "Sum", "Longest")); diff != "" {
+		t.Errorf("the failed run (-want +got):\n%s", diff)
+	}
+	if _, ok, err := s.Get(RunID{ByValue, 7, 11, 0}); ok || err != nil {
+		t.Error("a run that another stands for was found", err)
 	}
 	now = at.Add(26 * time.Hour)
 	if err := s.expire(); err != nil {
@@ -113,31 +174,175 @@ func TestRowsComeBack(t *testing.T) {
 	}
 }
 
+// Pages go on over hours, newest first, each run once, while runs are added.
+func TestPagesOverHours(t *testing.T) {
+	at := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+	now := at
+	s, db := open(t, vfs.NewMem(), func() time.Time { return now })
+	defer db.Close()
+	for i := range uint64(300) {
+		now = at.Add(time.Duration(i) * 3 * time.Minute / 4)
+		s.Add(Run{ID: RunID{Fresh, 1 + uint32(i%2), i, 0}, Started: now, Mode: "manual", Status: Status(i % 4)})
+	}
+	var seen []uint64
+	q := Query{Pipeline: 2, Limit: 7}
+	for {
+		page, more, err := s.List(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range page {
+			seen = append(seen, r.ID.N)
+		}
+		if !more {
+			break
+		}
+		q.After = After{page[len(page)-1].Started, page[len(page)-1].ID}
+		s.Add(Run{ID: RunID{Fresh, 2, 1000 + uint64(len(seen)), 0}, Started: now.Add(time.Second), Mode: "manual"})
+	}
+	if len(seen) != 150 || seen[0] != 299 || seen[149] != 1 || !slices.IsSortedFunc(seen, func(a, b uint64) int { return int(b) - int(a) }) {
+		t.Errorf("%d runs: %v", len(seen), seen)
+	}
+	got, ok, err := s.Get(RunID{Fresh, 2, 1, 0})
+	if err != nil || !ok || got.Mode != "manual" {
+		t.Error(got, ok, err)
+	}
+}
+
+// What rows stand for adds up to the runs there were: at any time through List, and after a power cut as far as was flushed.
+func TestCountedRunsAddUp(t *testing.T) {
+	disk := vfs.NewCrashableMem()
+	var mu sync.Mutex
+	now := time.Date(2026, 12, 1, 12, 59, 50, 0, time.UTC)
+	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+	s, db := open(t, disk, clock)
+	defer db.Close()
+	sum := func(s *Store, pipeline uint32) (runs uint64, total, most time.Duration) {
+		q := Query{Pipeline: pipeline, Limit: 100}
+		for {
+			list, more, err := s.List(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range list {
+				runs += uint64(r.Counted)
+				total += r.Sum
+				most = max(most, r.Longest)
+			}
+			if !more {
+				return runs, total, most
+			}
+			q.After = After{list[len(list)-1].Started, list[len(list)-1].ID}
+		}
+	}
+	n := uint64(0)
+	for second := range 20 {
+		var workers sync.WaitGroup
+		for w := range uint64(4) {
+			workers.Go(func() {
+				for i := range uint64(50) {
+					seq := n + w*50 + i
+					r := Run{ID: RunID{ByValue, uint32(w%2) + 1, seq, 0}, Started: clock().Add(time.Duration(w*50+i) * time.Microsecond), Duration: time.Duration(seq) * time.Microsecond, Mode: "trigger"}
+					if seq%37 == 0 {
+						r.Status = Failed
+					}
+					s.Add(r)
+				}
+			})
+		}
+		workers.Wait()
+		n += 200
+		for p := uint32(1); p <= 2; p++ {
+			st := s.Stats(p)
+			if runs, total, most := sum(s, p); runs != n/2 || total != st.Total || most != st.Most || st.Runs["completed"]+st.Runs["failed"] != n/2 {
+				t.Fatalf("second %d: rows stand for %d runs, %v, %v; there were %d, %+v", second, runs, total, most, n/2, st)
+			}
+		}
+		if second == 12 {
+			crashed, crashedDB := open(t, disk.CrashClone(vfs.CrashCloneCfg{}), clock)
+			if runs, _, _ := sum(crashed, 1); runs != n/2 {
+				t.Errorf("after a power cut rows stand for %d runs of %d that were flushed", runs, n/2)
+			}
+			if err := crashedDB.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		mu.Lock()
+		now = now.Add(time.Second)
+		mu.Unlock()
+		s.settle(false)
+	}
+	if st := s.Stats(1); st.P50 < 1500*time.Microsecond || st.P50 > 2500*time.Microsecond || st.P99 > 4500*time.Microsecond || st.P99 < 3500*time.Microsecond || st.PerSecond <= 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// The ring keeps the last runs whatever they hold, and gives their values up, the oldest first, at its bound.
+func TestTheRingIsBounded(t *testing.T) {
+	s, db := open(t, vfs.NewMem(), time.Now)
+	defer db.Close()
+	big := Raw(strings.Repeat("1", 60<<10))
+	for i := range uint64(30) {
+		s.Add(Run{ID: RunID{Fresh, 1, i, 0}, Started: time.Now(), Nodes: []NodeRun{{Status: NodeDone, In: big, Out: Raw("1")}}})
+	}
+	ring := s.Ring(1)
+	held := 0
+	for i, r := range ring {
+		if r.ID.N != uint64(29-i) || len(r.Nodes) != 1 || r.Cut != (r.Nodes[0].In == nil) {
+			t.Errorf("run %d: %+v", i, r.ID)
+		}
+		held += r.size()
+	}
+	if len(ring) != ringSize || held > ringBytes || held < ringBytes/2 || s.bytes != held {
+		t.Errorf("%d runs hold %d octets, counted %d", len(ring), held, s.bytes)
+	}
+	s.Add(Run{ID: RunID{Fresh, 1, 99, 0}, Started: time.Now(), Trigger: Trigger{Value: Raw(strings.Repeat("1", ringBytes+1))}})
+	if r := s.Ring(1)[0]; !r.Cut || r.Trigger.Value != nil {
+		t.Error("a giant is kept")
+	}
+	if r, ok, err := s.Get(RunID{Fresh, 1, 99, 0}); !ok || err != nil || r == nil {
+		t.Error(ok, err)
+	}
+}
+
+func TestSpread(t *testing.T) {
+	for _, d := range []time.Duration{0, 1, 2, 3, 4, 5, 7, 8, 9, 100, 1000, 12345, 1e6, 3e9} {
+		var s spread
+		d *= time.Microsecond
+		s.add(d)
+		if got := s.quantile(.99); got < d*7/8 || got > d*9/8 {
+			t.Errorf("%v is told as %v", d, got)
+		}
+	}
+}
+
 func TestCursorAndMarks(t *testing.T) {
-	fs := vfs.NewMem()
-	s, db := open(t, fs, time.Now)
+	disk := vfs.NewCrashableMem()
+	s, db := open(t, disk, time.Now)
+	defer db.Close()
 	if c, m, err := s.LoadCursor(); c != 0 || m != nil || err != nil {
 		t.Error(c, m, err)
 	}
 	for _, step := range []struct {
 		cursor uint64
 		add    []Mark
-	}{{5, []Mark{{7, 1, 0}, {9, 1, 0}, {3, 1, 0}}}, {8, []Mark{{12, 2, 1}}}} {
+	}{{5, []Mark{{9, 1, 0}, {7, 1, 0}, {3, 1, 0}, {9, 1, 1}}}, {6, nil}, {8, []Mark{{12, 2, 1}, {7, 7, 7}}}, {8, nil}, {8, []Mark{{12, 2, 2}}}} {
 		if err := s.SaveCursor(step.cursor, step.add); err != nil {
 			t.Fatal(err)
 		}
 	}
-	db.Close()
-	s, db = open(t, fs, time.Now)
-	defer db.Close()
+	s, db2 := open(t, disk.CrashClone(vfs.CrashCloneCfg{}), time.Now) // a power cut
+	defer db2.Close()
 	c, m, err := s.LoadCursor()
-	if c != 8 || len(m) != 2 || err != nil {
-		t.Errorf("cursor %d, marks %v, %v", c, m, err)
+	if diff := cmp.Diff([]Mark{{9, 1, 0}, {9, 1, 1}, {12, 2, 1}, {12, 2, 2}}, m); c != 8 || diff != "" || err != nil {
+		t.Errorf("cursor %d, %v, marks (-want +got):\n%s", c, err, diff)
+	}
+	if err := s.SaveCursor(13, nil); err != nil {
+		t.Fatal(err)
 	}
 	n := 0
-	db.Scan([]byte{markPrefix}, func(k, _ []byte) bool { n++; return binary.BigEndian.Uint64(k[1:]) >= 8 })
-	if n != 2 {
-		t.Errorf("%d marks on disk", n)
+	if err := db2.Scan([]byte{markPrefix}, func(_, _ []byte) bool { n++; return true }); err != nil || n != 0 {
+		t.Errorf("%d rows of marks are left, %v", n, err)
 	}
 }
 

@@ -9,69 +9,6 @@ import (
 	"millrace/historian/kv"
 )
 
-// LoadCursor is what SaveCursor wrote last: the cursor, 0 for never, and the marks at or above it.
-func (s *Store) LoadCursor() (cursor uint64, marks []Mark, err error) {
-	s.curMu.Lock()
-	defer s.curMu.Unlock()
-	b, ok, err := s.records.Get([]byte(cursorKey))
-	if err != nil || ok && len(b) != 8 {
-		return 0, nil, fmt.Errorf("history: load the cursor: %w", orDamaged(err))
-	}
-	if ok {
-		cursor = binary.BigEndian.Uint64(b)
-	}
-	for m := range s.marks {
-		if m.Seq >= cursor {
-			marks = append(marks, m)
-		}
-	}
-	return cursor, marks, nil
-}
-
-func orDamaged(err error) error {
-	if err == nil {
-		return errRow
-	}
-	return err
-}
-
-// SaveCursor writes the cursor and adds marks; those below it go. Durable when it returns.
-func (s *Store) SaveCursor(cursor uint64, add []Mark) error {
-	s.curMu.Lock()
-	defer s.curMu.Unlock()
-	ops := []kv.Op{{Key: []byte(cursorKey), Value: binary.BigEndian.AppendUint64(nil, cursor)}}
-	var gone []Mark
-	for m := range s.marks {
-		if m.Seq < cursor {
-			gone = append(gone, m)
-			ops = append(ops, kv.Op{Key: markKey(m)})
-		}
-	}
-	for _, m := range add {
-		if m.Seq >= cursor {
-			ops = append(ops, kv.Op{Key: markKey(m), Value: []byte{}})
-		}
-	}
-	if err := s.records.Apply(ops...); err != nil {
-		return fmt.Errorf("history: save the cursor: %w", err)
-	}
-	for _, m := range gone {
-		delete(s.marks, m)
-	}
-	for _, m := range add {
-		if m.Seq >= cursor {
-			s.marks[m] = struct{}{}
-		}
-	}
-	return nil
-}
-
-func markKey(m Mark) []byte {
-	k := binary.BigEndian.AppendUint64([]byte{markPrefix}, m.Seq)
-	k = binary.BigEndian.AppendUint32(k, m.Pipeline)
-	return binary.BigEndian.AppendUint16(k, m.Node)
-}
-
 // Park writes rows of runs, over those that are there; durable when it returns.
 func (s *Store) Park(rows []Parked) error {
 	ops := make([]kv.Op, len(rows))

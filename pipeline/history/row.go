@@ -30,45 +30,78 @@ func appendText(dst []byte, s string) []byte {
 	return append(dst, s...)
 }
 
-// appendRow packs a run without what its nodes got and gave.
+// What the first octet of a packed node says beside its status.
+const (
+	nodeStatus   = 0x0f
+	nodeFault    = 0x10 // its error follows, with the place
+	nodeAttempts = 0x20 // how often it was tried follows
+)
+
+// appendRow packs a run without what its nodes got and gave, and without what is in its key.
 func appendRow(dst []byte, r *Run) []byte {
-	dst = append(dst, rowVersion, byte(r.Status), modeNumber(r.Mode), r.Detail, r.Trigger.Scale, r.Trigger.Quality)
+	dst = append(dst, rowVersion, byte(r.Status)|modeNumber(r.Mode)<<2|r.Detail<<5, r.Trigger.Scale, r.Trigger.Quality)
 	dst = binary.AppendUvarint(dst, uint64(r.Version))
-	dst = binary.AppendVarint(dst, r.Started.UnixMicro())
 	dst = binary.AppendUvarint(dst, uint64(r.Duration.Microseconds()))
 	dst = binary.AppendUvarint(dst, uint64(r.Attempt))
 	dst = binary.AppendUvarint(dst, uint64(r.Counted))
-	dst = binary.AppendVarint(dst, r.Trigger.Time)
+	if r.Counted > 1 {
+		dst = binary.AppendUvarint(dst, uint64(r.Sum.Microseconds()))
+		dst = binary.AppendUvarint(dst, uint64(r.Longest.Microseconds()))
+	}
+	dst = binary.AppendVarint(dst, r.Trigger.Time-micros(r.Started)*1000)
 	dst = binary.AppendUvarint(dst, uint64(r.Trigger.Node))
 	dst = appendText(dst, r.Trigger.Workspace)
 	dst = appendText(dst, r.Trigger.Topic)
 	dst = appendText(dst, r.Error)
 	dst = binary.AppendVarint(dst, int64(r.Node))
 	n := 0
-	for i := range r.Nodes {
-		if r.Nodes[i].Status != NodeSkipped && r.Nodes[i].Status != NodeIdle {
-			n++
+	if r.Detail != Minimal {
+		for i := range r.Nodes {
+			if r.Nodes[i].reached() {
+				n++
+			}
 		}
-	}
-	if r.Detail == Minimal {
-		n = 0
 	}
 	dst = binary.AppendUvarint(dst, uint64(n))
 	for i := range r.Nodes {
-		x := &r.Nodes[i]
-		if n == 0 || x.Status == NodeSkipped || x.Status == NodeIdle {
-			continue
-		}
-		dst = append(dst, x.Status)
-		dst = binary.AppendUvarint(dst, uint64(x.Number))
-		dst = binary.AppendUvarint(dst, uint64(x.Duration.Microseconds()))
-		dst = appendText(dst, x.Error)
-		if x.Error != "" {
-			dst = binary.AppendUvarint(dst, uint64(x.Line))
-			dst = binary.AppendUvarint(dst, uint64(x.Column))
+		if n > 0 && r.Nodes[i].reached() {
+			dst = appendNode(dst, &r.Nodes[i])
 		}
 	}
 	return dst
+}
+
+func (x *NodeRun) reached() bool { return x.Status != NodeSkipped && x.Status != NodeIdle }
+
+func appendNode(dst []byte, x *NodeRun) []byte {
+	head := x.Status & nodeStatus
+	if x.Error != "" {
+		head |= nodeFault
+	}
+	if x.Attempts > 1 {
+		head |= nodeAttempts
+	}
+	dst = append(dst, head)
+	dst = binary.AppendUvarint(dst, uint64(x.Number))
+	dst = binary.AppendUvarint(dst, uint64(max(x.From, 0).Microseconds()))
+	dst = binary.AppendUvarint(dst, uint64(max(x.Duration, 0).Microseconds()))
+	if x.Error != "" {
+		dst = appendText(dst, x.Error)
+		dst = binary.AppendUvarint(dst, uint64(x.Line))
+		dst = binary.AppendUvarint(dst, uint64(x.Column))
+	}
+	if x.Attempts > 1 {
+		dst = binary.AppendUvarint(dst, uint64(x.Attempts))
+	}
+	return dst
+}
+
+// micros is a time in microseconds, 0 for none.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
 }
 
 // unpacker reads what was packed; the first fault sticks.
@@ -107,6 +140,10 @@ func (u *unpacker) varint() int64 {
 	return v
 }
 
+func (u *unpacker) micros() time.Duration {
+	return time.Duration(u.uvarint()) * time.Microsecond
+}
+
 func (u *unpacker) text() string {
 	n := u.uvarint()
 	if n > uint64(len(u.b)) {
@@ -118,38 +155,46 @@ func (u *unpacker) text() string {
 	return s
 }
 
-func readRow(id RunID, b []byte) (*Run, error) {
+// readRow unpacks a row whose key says id and started.
+func readRow(id RunID, started time.Time, b []byte) (*Run, error) {
 	u := &unpacker{b: b}
 	if u.octet() != rowVersion {
 		return nil, errRow
 	}
-	r := &Run{ID: id}
-	r.Status = Status(u.octet())
-	if m := int(u.octet()); m < len(modes) {
+	r := &Run{ID: id, Started: started}
+	head := u.octet()
+	r.Status, r.Detail = Status(head&3), head>>5
+	if m := int(head >> 2 & 7); m < len(modes) {
 		r.Mode = modes[m]
 	}
-	r.Detail, r.Trigger.Scale, r.Trigger.Quality = u.octet(), u.octet(), u.octet()
 	r.Replay = r.Mode == "replay"
+	r.Trigger.Scale, r.Trigger.Quality = u.octet(), u.octet()
 	r.Version = uint32(u.uvarint())
-	r.Started = time.UnixMicro(u.varint()).UTC()
-	r.Duration = time.Duration(u.uvarint()) * time.Microsecond
+	r.Duration = u.micros()
 	r.Attempt = int(u.uvarint())
 	r.Counted = uint32(u.uvarint())
-	r.Trigger.Time = u.varint()
+	r.Sum, r.Longest = r.Duration, r.Duration
+	if r.Counted > 1 {
+		r.Sum, r.Longest = u.micros(), u.micros()
+	}
+	r.Trigger.Time = u.varint() + micros(started)*1000
 	r.Trigger.Node = uint16(u.uvarint())
 	r.Trigger.Workspace, r.Trigger.Topic = u.text(), u.text()
 	r.Error = u.text()
 	r.Node = int(u.varint())
 	n := u.uvarint()
 	for i := uint64(0); i < n && !u.bad; i++ {
-		x := NodeRun{Status: u.octet(), Number: int(u.uvarint())}
-		x.Duration = time.Duration(u.uvarint()) * time.Microsecond
-		if x.Error = u.text(); x.Error != "" {
-			x.Line, x.Column = int(u.uvarint()), int(u.uvarint())
+		head := u.octet()
+		x := NodeRun{Status: head & nodeStatus, Number: int(u.uvarint()), From: u.micros(), Duration: u.micros()}
+		if head&nodeFault != 0 {
+			x.Error, x.Line, x.Column = u.text(), int(u.uvarint()), int(u.uvarint())
+		}
+		if head&nodeAttempts != 0 {
+			x.Attempts = int(u.uvarint())
 		}
 		r.Nodes = append(r.Nodes, x)
 	}
-	if u.bad {
+	if u.bad || len(u.b) > 0 {
 		return nil, errRow
 	}
 	return r, nil
@@ -188,7 +233,7 @@ func appendDetail(r *Run, all bool) []byte {
 	size := len(d.Value)
 	for i := range r.Nodes {
 		x := &r.Nodes[i]
-		if x.Status == NodeSkipped || x.Status == NodeIdle || !all && x.Status != NodeFailed && x.Status != NodeHandled {
+		if !x.reached() || !all && x.Status != NodeFailed && x.Status != NodeHandled {
 			continue
 		}
 		n := nodeDetail{Number: x.Number, In: raw(x.In), Out: raw(x.Out)}
@@ -210,11 +255,16 @@ func (r *Run) addDetail(b []byte) error {
 	if err := json.Unmarshal(b, &d); err != nil {
 		return errRow
 	}
-	r.Trigger.Value, r.Lines = Raw(d.Value), d.Lines
+	r.Trigger.Value, r.Lines, r.Cut = Raw(d.Value), d.Lines, d.Cut
 	for _, n := range d.Nodes {
 		for i := range r.Nodes {
 			if r.Nodes[i].Number == n.Number {
-				r.Nodes[i].In, r.Nodes[i].Out = Raw(n.In), Raw(n.Out)
+				if n.In != nil {
+					r.Nodes[i].In = Raw(n.In)
+				}
+				if n.Out != nil {
+					r.Nodes[i].Out = Raw(n.Out)
+				}
 			}
 		}
 	}

@@ -77,16 +77,20 @@ type Run struct {
 	Duration time.Duration
 	Trigger  Trigger
 	Attempt  int
-	// Counted is how many runs the row stands for; a successful triggered run stands for those of its second.
-	Counted uint32
-	Detail  uint8
-	Nodes   []NodeRun
-	Lines   []Line
+	// Counted is how many runs the row stands for; a successful triggered run stands for those of its second. Sum and
+	// Longest are the durations of all of them.
+	Counted      uint32
+	Sum, Longest time.Duration
+	Detail       uint8
+	Nodes        []NodeRun
+	Lines        []Line
 	// Error is why it failed, Node the step number where; -1 = none.
 	Error string
 	Node  int
-	// Marked says that the run is a replay, which counts apart.
+	// Replay says that the run is one, which counts apart.
 	Replay bool
+	// Cut says that what nodes got and gave was too large to keep.
+	Cut bool
 }
 
 // Trigger is what started a run.
