@@ -43,7 +43,7 @@ func openPipelines(c *Config, records *kv.Store, values *historian.Store, names 
 	if p.records, err = kv.Open(filepath.Join(c.Data, "runs"), kv.Options{Log: log, Fatal: fatal}); err != nil {
 		return p, err
 	}
-	if p.history, err = history.Open(p.records, history.Options{Retention: c.Pipeline.History.Retention, Log: log}); err != nil {
+	if p.history, err = history.Open(p.records, history.Options{Retention: c.Pipeline.History.Retention, Log: log, Registry: reg}); err != nil {
 		return p, err
 	}
 	p.scripts = script.NewEngine(script.Options{})

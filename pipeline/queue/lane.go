@@ -12,8 +12,8 @@ import (
 // What a lane's writer gathers, and how much of it may be on its way.
 const (
 	gather    = 5 * time.Millisecond // between frames that are not full
-	maxFlying = 8 // frames whose confirmation has not come
-	maxReady  = 8 // full frames that wait to be sent
+	maxFlying = 8                    // frames whose confirmation has not come
+	maxReady  = 8                    // full frames that wait to be sent
 	// maxOutRuns and maxOutBytes bound what is out of one lane, so that a restart has little to doubt.
 	maxOutRuns  = 16_384
 	maxOutBytes = 16 << 20
