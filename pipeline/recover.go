@@ -17,7 +17,12 @@ func (e *Engine) load(survivors []queue.Survivor) error {
 		return fmt.Errorf("pipeline: load the cursor: %w", err)
 	}
 	if b.lastSeq = e.values.LastSeq(); cursor == 0 {
-		cursor = b.lastSeq + 1 // there never was one
+		// There never was one. It is written down before the first value comes: after a kill within the first second there
+		// would be none again.
+		cursor = b.lastSeq + 1
+		if err := e.history.SaveCursor(cursor, nil); err != nil {
+			return fmt.Errorf("pipeline: save the first cursor: %w", err)
+		}
 	}
 	// A store that does not wait for the disk may have lost sequences that are remembered here; they must not be given to others.
 	b.lastSeq = max(b.lastSeq, cursor-1)
@@ -28,6 +33,7 @@ func (e *Engine) load(survivors []queue.Survivor) error {
 		b.lastSeq = max(b.lastSeq, s.Seq)
 	}
 	e.values.SkipTo(b.lastSeq)
+	e.values.Hold(cursor)
 	b.saved.Store(cursor)
 	e.forgotten = cursor
 	b.marks = make(map[history.Mark]struct{}, len(marks))
