@@ -93,6 +93,9 @@ func (e *Engine) Loop(ref queue.Ref, topic string) {
 
 // Cancel ends a run that is queued, executes or waits. What it has published stays.
 func (e *Engine) Cancel(id history.RunID, by string) error {
+	if e.asked.cancel(id, by) {
+		return nil
+	}
 	e.mu.RLock()
 	p := e.pipes[id.Pipeline]
 	e.mu.RUnlock()

@@ -91,6 +91,7 @@ type Engine struct {
 	fresh       fresh
 	running     atomic.Pointer[map[uint32]uint32] // versions by pipeline
 	attempts    attempts
+	asked       asked
 	rows        []history.Parked // of the last process, until Run
 	saveFailed  atomic.Bool
 

@@ -155,6 +155,10 @@ func (e *Engine) runsOf(lane queue.Lane, x *queue.Entry, suspect bool) []*run {
 		r.prog, r.start = g, g.starts[ref.Node]
 		r.execution = executionValue(r)
 		e.assign(r)
+		if by := e.asked.take(id); by != "" {
+			cause := &cancelled{by}
+			r.stop(history.Cancelled, &node.Failure{Message: cause.Error(), Permanent: true, Err: cause}, -1)
+		}
 	}
 	return runs
 }

@@ -74,7 +74,13 @@ func (e *Engine) enqueue(ctx context.Context, p *definition.Plan, trigger string
 	}
 	ref := queue.Ref{Pipeline: p.Number, Version: p.Version, Node: uint16(step)}
 	x.Refs = []queue.Ref{ref}
-	return runID(&x, ref), e.Put(ctx, lane, x)
+	id := runID(&x, ref)
+	e.asked.add(id, ask{at: now, version: p.Version, mode: modeOf(x.Kind)})
+	if err := e.Put(ctx, lane, x); err != nil {
+		e.asked.take(id)
+		return history.RunID{}, err
+	}
+	return id, nil
 }
 
 // hook is one webhook of a pipeline that runs.

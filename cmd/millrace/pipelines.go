@@ -71,24 +71,9 @@ func openPipelines(c *Config, records *kv.Store, values *historian.Store, names 
 	if err != nil {
 		return p, err
 	}
-	from := p.from(values)
-	values.Hold(from) // before the first checkpoint
-	p.follower, err = trigger.New(trigger.Options{Log: values, Sink: p.engine, Topics: catalog, Namespace: names, Versions: p.shelf, From: from, Skip: p.engine.Skip,
+	p.follower, err = trigger.New(trigger.Options{Log: values, Sink: p.engine, Topics: catalog, Namespace: names, Versions: p.shelf, From: p.engine.Cursor(), Skip: p.engine.Skip,
 		Dead: func(d trigger.Dead) { p.engine.Loop(d.Ref, d.Topic) }, Shed: func(from, to uint64) { p.engine.LogShed(to - from + 1) }, Logger: log, Registry: reg})
 	return p, err
-}
-
-// from is where the follower begins: at the cursor, and where none was ever written, at the first version that was deployed. What was
-// stored before there were pipelines starts nothing.
-func (p *pipelines) from(values *historian.Store) uint64 {
-	if cursor := p.engine.Cursor(); cursor != 0 {
-		return cursor
-	}
-	from := values.LastSeq() + 1
-	for _, c := range p.shelf.Since(0) {
-		from = min(from, c.Seq)
-	}
-	return from
 }
 
 // serve runs until ctx ends: the follower stops first, runs under way end, then their rows are written.
