@@ -40,7 +40,7 @@ type pipelines struct {
 // what was opened is there to be closed.
 func openPipelines(c *Config, records *kv.Store, values *historian.Store, names *uns.Namespace, catalog *uns.Catalog, ingress *uns.Ingress, log *slog.Logger, reg prometheus.Registerer, fatal func(error)) (p *pipelines, err error) {
 	p = &pipelines{log: log.With("part", "pipeline"), wired: make(chan struct{})}
-	if p.records, err = kv.Open(filepath.Join(c.Data, "runs"), kv.Options{Log: log, Fatal: fatal}); err != nil {
+	if p.records, err = kv.Open(filepath.Join(c.Data, "runs"), kv.Options{Log: log, Fatal: fatal, MemTable: history.MemTable}); err != nil {
 		return p, err
 	}
 	if p.history, err = history.Open(p.records, history.Options{Retention: c.Pipeline.History.Retention, Log: log, Registry: reg}); err != nil {

@@ -36,6 +36,9 @@ type Options struct {
 	// Fatal is called once when the disk refused a write: the process must end. Every later call of the store
 	// fails with err. Nil leaves it at that.
 	Fatal func(err error)
+	// MemTable is how many octets are gathered in memory before they go into a table; 0 is 1 MiB. Much more suits a store
+	// that is mostly written.
+	MemTable uint64
 }
 
 // Op sets Key to Value, or deletes Key when Value is nil.
@@ -75,7 +78,11 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, errors.Join(err, claim.Release())
 	}
 	r := &reporter{log: o.Log.With("part", "kv"), fatal: o.Fatal}
-	db, err := pebble.Open(dir, options(o.FS, claim.Lock(), r))
+	po := options(o.FS, claim.Lock(), r)
+	if o.MemTable > 0 {
+		po.MemTableSize = o.MemTable
+	}
+	db, err := pebble.Open(dir, po)
 	if err != nil {
 		return nil, errors.Join(claim.Explain(err), claim.Release())
 	}

@@ -60,7 +60,7 @@ func golden() (r Run, row, details string) {
 			Trigger: Trigger{Workspace: "main", Topic: "a/b", Value: Raw("5"), Time: at.UnixNano() - 1500, Scale: 6, Quality: 1, Node: 2}, Detail: Standard, Error: "broken", Node: 1,
 			Nodes: []NodeRun{{Number: 0, Status: NodeDone, Duration: time.Microsecond}, {Number: 1, Status: NodeFailed, From: 20 * time.Microsecond, Duration: time.Millisecond, In: Raw("5"), Error: "broken", Line: 3, Column: 4, Attempts: 2}},
 			Lines: []Line{{Number: 1, Level: "info", Text: "hm", At: time.Millisecond}}},
-		"01210601" + "03dc0b0201" + "b717" + "02046d61696e03612f620662726f6b656e02" + "02" + "01000001" + "320114e8070662726f6b656e030402", `{"value":5,"nodes":[{"node":1,"in":5}],"lines":[{"Number":1,"Level":"info","Text":"hm","At":1000000}]}`
+		"01210601" + "03dc0b0201" + "b717" + "02046d61696e03612f62" + "0135" + "0662726f6b656e02" + "02" + "01000001" + "320114e8070662726f6b656e030402", `{"value":5,"nodes":[{"node":1,"in":5}],"lines":[{"Number":1,"Level":"info","Text":"hm","At":1000000}]}`
 }
 
 func TestGoldenRow(t *testing.T) {
@@ -72,7 +72,7 @@ func TestGoldenRow(t *testing.T) {
 		t.Errorf("details written as %s", got)
 	}
 	id, started, ok := readRunKey(runKey(want.Started, want.ID))
-	if key := hex.EncodeToString(runKey(want.Started, want.ID)); !ok || key != "720007964600000007d050f7847600000000000000050002" {
+	if key := hex.EncodeToString(runKey(want.Started, want.ID)); !ok || key != "720007964600000007d050f78476fffffffffffffffa0002" {
 		t.Errorf("key %s", key)
 	}
 	row, err := hex.DecodeString(text)
@@ -102,7 +102,7 @@ func FuzzRow(f *testing.F) {
 			return
 		}
 		again, err := readRow(RunID{}, time.UnixMicro(5), appendRow(nil, r))
-		if err != nil || r.Trigger != again.Trigger || r.Error != again.Error {
+		if err != nil || !cmp.Equal(r.Trigger, again.Trigger) && len(raw(r.Trigger.Value)) <= maxRowValue || r.Error != again.Error {
 			t.Errorf("%+v is read again as %+v, %v", r, again, err)
 		}
 	})
@@ -202,6 +202,12 @@ func TestPagesOverHours(t *testing.T) {
 	}
 	if len(seen) != 150 || seen[0] != 299 || seen[149] != 1 || !slices.IsSortedFunc(seen, func(a, b uint64) int { return int(b) - int(a) }) {
 		t.Errorf("%d runs: %v", len(seen), seen)
+	}
+	for i := range uint64(3) {
+		s.Add(Run{ID: RunID{Fresh, 9, i, 0}, Started: now, Mode: "manual"})
+	}
+	if same, _, err := s.List(Query{Pipeline: 9}); err != nil || len(same) != 3 || same[0].ID.N != 2 {
+		t.Errorf("runs of one time %v, %v", same, err)
 	}
 	got, ok, err := s.Get(RunID{Fresh, 2, 1, 0})
 	if err != nil || !ok || got.Mode != "manual" {

@@ -37,6 +37,10 @@ const (
 	nodeAttempts = 0x20 // how often it was tried follows
 )
 
+// maxRowValue is how long the trigger's value may be to stand in the row; a longer one stands with the details, where those
+// are kept.
+const maxRowValue = 256
+
 // appendRow packs a run without what its nodes got and gave, and without what is in its key.
 func appendRow(dst []byte, r *Run) []byte {
 	dst = append(dst, rowVersion, byte(r.Status)|modeNumber(r.Mode)<<2|r.Detail<<5, r.Trigger.Scale, r.Trigger.Quality)
@@ -52,6 +56,13 @@ func appendRow(dst []byte, r *Run) []byte {
 	dst = binary.AppendUvarint(dst, uint64(r.Trigger.Node))
 	dst = appendText(dst, r.Trigger.Workspace)
 	dst = appendText(dst, r.Trigger.Topic)
+	var value []byte
+	if r.Trigger.Value != nil {
+		if value = r.Trigger.Value.AppendJSON(nil); len(value) > maxRowValue {
+			value = nil
+		}
+	}
+	dst = append(binary.AppendUvarint(dst, uint64(len(value))), value...)
 	dst = appendText(dst, r.Error)
 	dst = binary.AppendVarint(dst, int64(r.Node))
 	n := 0
@@ -180,6 +191,9 @@ func readRow(id RunID, started time.Time, b []byte) (*Run, error) {
 	r.Trigger.Time = u.varint() + micros(started)*1000
 	r.Trigger.Node = uint16(u.uvarint())
 	r.Trigger.Workspace, r.Trigger.Topic = u.text(), u.text()
+	if value := u.text(); value != "" {
+		r.Trigger.Value = Raw(value)
+	}
 	r.Error = u.text()
 	r.Node = int(u.varint())
 	n := u.uvarint()
