@@ -24,6 +24,7 @@ func (t *Turn) Next(waiting [Lanes]bool) (Lane, bool) {
 		}
 	}
 	if !found {
+		t.passed = [Lanes]int{}
 		return 0, false
 	}
 	for l := range Lanes {
