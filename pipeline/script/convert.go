@@ -73,13 +73,16 @@ func (m *machine) outAt(v goja.Value, depth int) (value.Value, error) {
 		}
 		return value.Value{}, &Error{Kind: Runtime, Message: fmt.Sprintf("a %s cannot be handed on", v.ExportType())}
 	}
+	if m.size++; m.size > maxList {
+		return value.Value{}, &Error{Kind: Memory, Message: fmt.Sprintf("the result has more than %d values", maxList)}
+	}
 	if depth == value.MaxDepth {
 		return value.Value{}, &Error{Kind: Runtime, Message: fmt.Sprintf("the result is more than %d deep, or holds itself", value.MaxDepth)}
 	}
 	if _, ok := goja.AssertFunction(o); ok {
 		return value.Value{}, &Error{Kind: Runtime, Message: "a function cannot be handed on"}
 	}
-	switch x := o.Export().(type) {
+	switch x := ours(o).(type) {
 	case *exact:
 		return x.v, nil
 	case *object:
@@ -94,7 +97,11 @@ func (m *machine) outAt(v goja.Value, depth int) (value.Value, error) {
 		return value.Text(x.UTC().Format("2006-01-02T15:04:05.000Z")), nil
 	}
 	if o.ClassName() == "Array" {
-		items := make([]value.Value, int(o.Get("length").ToInteger()))
+		n := o.Get("length").ToInteger()
+		if n > maxList {
+			return value.Value{}, &Error{Kind: Memory, Message: fmt.Sprintf("the result has a list of %d items, at most %d are allowed", n, maxList)}
+		}
+		items := make([]value.Value, int(n))
 		for i := range items {
 			var err error
 			if items[i], err = m.outAt(o.Get(strconv.Itoa(i)), depth+1); err != nil {

@@ -12,14 +12,18 @@ import (
 type Options struct {
 	// Timeout is the longest one evaluation runs; 0 is 5 s.
 	Timeout time.Duration
+	// Memory is by how much the heap may grow while code runs; 0 is 256 MiB. It is the process's heap that is looked at: the code that has
+	// run the longest is taken for the cause.
+	Memory int64
 	// Machines is how many idle machines are kept; 0 is twice GOMAXPROCS.
 	Machines int
 }
 
 // Engine compiles what people write, and runs it. Safe for concurrent use.
 type Engine struct {
-	o    Options
-	idle chan *machine
+	o     Options
+	idle  chan *machine
+	watch *watchdog
 }
 
 // NewEngine makes an engine. Close it when nobody evaluates any more.
@@ -30,11 +34,15 @@ func NewEngine(o Options) *Engine {
 	if o.Machines == 0 {
 		o.Machines = 2 * runtime.GOMAXPROCS(0)
 	}
-	return &Engine{o: o, idle: make(chan *machine, o.Machines)}
+	if o.Memory == 0 {
+		o.Memory = 256 << 20
+	}
+	return &Engine{o: o, idle: make(chan *machine, o.Machines), watch: newWatchdog(o.Memory)}
 }
 
-// Close lets go of the machines.
+// Close lets go of the machines and ends the watchdog.
 func (e *Engine) Close() {
+	e.watch.close()
 	for {
 		select {
 		case <-e.idle:
@@ -74,7 +82,7 @@ func (e *Engine) evaluate(ctx context.Context, p *program, s *Scope) (value.Valu
 	if err != nil {
 		return value.Value{}, err
 	}
-	v, err := m.run(ctx, p, s, e.o.Timeout)
+	v, err := m.run(ctx, p, s, e.watch, e.o.Timeout)
 	if !m.broken {
 		e.give(m)
 	}

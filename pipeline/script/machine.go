@@ -20,23 +20,14 @@ type machine struct {
 	r       *goja.Runtime
 	known   map[*program]goja.Callable
 	console func(level, text string)
+	lines   int  // printed in this evaluation
+	size    int  // values of the result so far
 	broken  bool // it was interrupted where nobody knows what is half done
 	args    [8]goja.Value
 }
 
 // maxKnown is how many programs a machine keeps ready.
 const maxKnown = 256
-
-// prelude makes what all programs share unchangeable: code of one pipeline must not reach that of another.
-const prelude = `"use strict";
-for (const name of Object.getOwnPropertyNames(globalThis)) {
-	const v = globalThis[name];
-	if (typeof v === "function" && v.prototype) Object.freeze(v.prototype);
-	if (typeof v === "function" || typeof v === "object" && v !== null && v !== globalThis) Object.freeze(v);
-}
-Object.freeze(Object.getPrototypeOf(function*(){}).prototype);
-Object.freeze(Object.getPrototypeOf([][Symbol.iterator]()));
-Object.freeze(globalThis);`
 
 func newMachine() (*machine, error) {
 	m := &machine{r: goja.New(), known: map[*program]goja.Callable{}}
@@ -50,19 +41,32 @@ func newMachine() (*machine, error) {
 	if err := m.r.Set("console", console); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"eval", "Function"} { // code that nobody checked at deploy
-		if err := m.r.GlobalObject().Delete(name); err != nil {
-			return nil, err
-		}
+	v, err := m.r.RunScript("prelude", prelude)
+	if err != nil {
+		return nil, fmt.Errorf("script: prelude: %w", err)
 	}
-	if _, err := m.r.RunScript("prelude", prelude); err != nil {
+	f, ok := goja.AssertFunction(v)
+	if !ok {
+		return nil, errors.New("script: the prelude is no function")
+	}
+	if _, err := f(goja.Undefined(), m.r.ToValue(m.checkRegexp), m.r.ToValue(m.checkSize), m.r.ToValue(maxText), m.r.ToValue(maxList), m.r.ToValue(maxRaw)); err != nil {
 		return nil, fmt.Errorf("script: prelude: %w", err)
 	}
 	return m, nil
 }
 
+// The most that one evaluation prints.
+const (
+	maxLines = 100
+	maxLine  = 4 << 10
+)
+
 func (m *machine) print(level string, args []goja.Value) {
-	if m.console == nil {
+	if m.lines++; m.console == nil || m.lines > maxLines {
+		return
+	}
+	if m.lines == maxLines {
+		m.console("warn", "only the first lines are kept")
 		return
 	}
 	var line strings.Builder
@@ -76,7 +80,11 @@ func (m *machine) print(level string, args []goja.Value) {
 			line.WriteString(a.String())
 		}
 	}
-	m.console(level, line.String())
+	text := line.String()
+	if len(text) > maxLine {
+		text = strings.ToValidUTF8(text[:maxLine], "") + "…"
+	}
+	m.console(level, text)
 }
 
 func (m *machine) callable(p *program) (goja.Callable, error) {
@@ -100,23 +108,21 @@ func (m *machine) callable(p *program) (goja.Callable, error) {
 
 type why string
 
-func (m *machine) run(ctx context.Context, p *program, s *Scope, limit time.Duration) (v value.Value, err error) {
+func (m *machine) run(ctx context.Context, p *program, s *Scope, w *watchdog, limit time.Duration) (v value.Value, err error) {
 	f, err := m.callable(p)
 	if err != nil {
 		return v, err
 	}
-	m.console = s.Console
-	defer func() { m.console = nil }()
-	timer := time.AfterFunc(limit, func() { m.r.Interrupt(why(Timeout)) })
-	stop := context.AfterFunc(ctx, func() { m.r.Interrupt(why(Cancelled)) })
+	m.console, m.lines, m.size = s.Console, 0, 0
+	w.enter(m, ctx, limit)
 	m.fill(s)
-	got, err := f(goja.Undefined(), m.args[:]...)
+	got, err := m.call(f)
 	if err == nil {
 		v, err = m.settle(got)
 	}
-	if !timer.Stop() || !stop() {
-		m.broken = true // the interrupt may still be on its way
-	}
+	w.leave(m)
+	m.r.ClearInterrupt()
+	m.console = nil
 	clear(m.args[:])
 	if err != nil {
 		return value.Value{}, m.failure(err, p, limit)
@@ -135,9 +141,21 @@ func (m *machine) fill(s *Scope) {
 	m.args[7] = m.in(s.Index)
 }
 
+// call keeps a panic of the interpreter, which is a fault of its or ours, within the run.
+func (m *machine) call(f goja.Callable) (v goja.Value, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			m.broken = true
+			err = &Error{Kind: Runtime, Message: fmt.Sprintf("the interpreter failed: %v", cause)}
+		}
+	}()
+	return f(goja.Undefined(), m.args[:]...)
+}
+
 // settle gives the result; that of a promise is what it was kept with.
 func (m *machine) settle(got goja.Value) (value.Value, error) {
-	if p, ok := got.Export().(*goja.Promise); ok {
+	if o, ok := got.(*goja.Object); ok && o.ExportType() == promiseType {
+		p, _ := o.Export().(*goja.Promise)
 		switch p.State() {
 		case goja.PromiseStateFulfilled:
 			return m.out(p.Result())
@@ -161,8 +179,11 @@ func (m *machine) failure(err error, p *program, limit time.Duration) error {
 	case errors.As(err, &interrupted):
 		m.broken = true
 		e := &Error{Kind: Timeout, Message: fmt.Sprintf("it ran for longer than %v", limit)}
-		if w, ok := interrupted.Value().(why); ok && w == Cancelled {
+		switch interrupted.Value() {
+		case why(Cancelled):
 			e = &Error{Kind: Cancelled, Message: "the run was cancelled"}
+		case why(Memory):
+			e = &Error{Kind: Memory, Message: "it filled the memory"}
 		}
 		e.at(interrupted.Stack(), p)
 		return e

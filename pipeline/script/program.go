@@ -60,6 +60,21 @@ func compile(text string, line, column int) (*program, error) {
 	if !oneFunction(tree) {
 		return nil, &Fault{line, column, "the code ends before its text does: a bracket too many"}
 	}
+	var slow *Fault
+	visit(tree, func(node any) {
+		boundBits(node)
+		x, ok := node.(*ast.RegExpLiteral)
+		if !ok || slow != nil {
+			return
+		}
+		if err := slowRegexp(x.Pattern, x.Flags); err != nil {
+			at := place(tree.File.Position(int(x.Idx)-tree.File.Base()), line, column)
+			slow = &Fault{at.Line, at.Column, err.Error()}
+		}
+	})
+	if slow != nil {
+		return nil, slow
+	}
 	code, err := goja.CompileAST(tree, true)
 	if err != nil {
 		return nil, fault(err, line, column)
