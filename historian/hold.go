@@ -109,8 +109,19 @@ func (s *Store) beginLog() error {
 	if it.First() {
 		seq, _ := logKeySeq(it.Key())
 		s.logFrom.Store(min(seq, s.fence.seq+1))
+	} else if it.Error() != nil && len(s.held.segments) > 0 {
+		s.logFrom.Store(s.held.segments[0].from)
 	}
-	return it.Close()
+	return closeHeld(it)
+}
+
+// closeHeld closes an iterator over the log. Damage in what is held is met by its reader, who goes on behind it; it must stop neither a start
+// nor a checkpoint.
+func closeHeld(it *pebble.Iterator) error {
+	if err := it.Close(); err != nil && !pebble.IsCorruptionError(err) {
+		return err
+	}
+	return nil
 }
 
 // measureSegment counts the octets of the log between two sequences, for a checkpoint that a stop cut off.
@@ -123,7 +134,7 @@ func (s *Store) measureSegment(from, to uint64) (n int64, err error) {
 		v := it.LazyValue()
 		n += int64(v.Len())
 	}
-	return n, it.Close()
+	return n, closeHeld(it)
 }
 
 // cut says where the log begins from now on, and how much of it lies behind the fence: what is held, or nothing. The last
@@ -180,8 +191,10 @@ func (s *Store) groupOf(seq uint64) (uint64, error) {
 	}
 	if it.SeekLT(appendLogKey(nil, seq+1)) {
 		seq, _ = logKeySeq(it.Key())
+	} else if it.Error() != nil && len(s.held.segments) > 0 {
+		seq = min(seq, s.held.segments[0].from)
 	}
-	return seq, it.Close()
+	return seq, closeHeld(it)
 }
 
 // addCut puts the end of the log before from into a batch. ckptMu is held; known are the segments before.

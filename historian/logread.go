@@ -2,6 +2,7 @@ package historian
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,9 +11,16 @@ import (
 
 // Shed says that samples were dropped from the log before a reader had seen them, because the log was full
 // (Options.MaxLogBytes). They are stored and can be queried; only the reader missed them.
-type Shed struct{ From, To uint64 }
+type Shed struct {
+	From, To uint64
+	// Damage is set when they cannot be read instead: a block of a table is damaged.
+	Damage error
+}
 
 func (s *Shed) Error() string {
+	if s.Damage != nil {
+		return fmt.Sprintf("historian: sequences %d to %d of the log cannot be read (%v): read on from %d", s.From, s.To, s.Damage, s.To+1)
+	}
 	return fmt.Sprintf("historian: the log no longer holds sequences %d to %d: read on from %d", s.From, s.To, s.To+1)
 }
 
@@ -131,7 +139,7 @@ func (r *logReader) readDisk(ctx context.Context, fn func([]Sample) error) error
 }
 
 // collect copies records from at on, up to sequence end, and closes its iterator again.
-func (r *logReader) collect(end uint64) (err error) {
+func (r *logReader) collect(end uint64) error {
 	s := r.s
 	if err := s.enter(); err != nil {
 		return err
@@ -142,18 +150,13 @@ func (r *logReader) collect(end uint64) (err error) {
 	if err != nil {
 		return fmt.Errorf("historian: read the log: %w", err)
 	}
-	defer func() {
-		if fault := it.Close(); err == nil && fault != nil {
-			err = fmt.Errorf("historian: read the log: %w", fault)
-		}
-	}()
 	// Looked at behind the iterator's moment: what was dropped by then it does not see.
 	if from := s.logFrom.Load(); r.at < from {
-		return &Shed{r.at, from - 1}
+		return errors.Join(&Shed{From: r.at, To: from - 1}, it.Close())
 	}
 	// The group that holds a sequence is keyed by that of its first sample.
 	ok := it.SeekLT(appendLogKey(nil, r.at+1))
-	if !ok {
+	if !ok && it.Error() == nil {
 		ok = it.First()
 	}
 	begun := time.Now()
@@ -161,11 +164,45 @@ func (r *logReader) collect(end uint64) (err error) {
 	for ; ok && (len(r.found) < 2 || len(r.rec) < readAhead && time.Since(begun) < readAheadTime); ok = it.Next() {
 		first, isLog := logKeySeq(it.Key())
 		v, err := it.ValueAndErr()
-		if err != nil || !isLog {
-			return fmt.Errorf("historian: read the log at %x: %w", it.Key(), err)
+		if err == nil && !isLog {
+			err = fmt.Errorf("key %x: %w", it.Key(), errCorrupt)
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("historian: read the log at sequence %d: %w", first, err), it.Close())
 		}
 		r.found = append(r.found, tailGroup{first: first, from: len(r.rec), size: len(v)})
 		r.rec = append(r.rec, v...)
 	}
+	if err := it.Error(); err != nil {
+		if len(r.found) > 1 || len(r.found) == 1 && r.found[0].first >= r.at {
+			return r.shut(it) // first what can be read; the damage is met again
+		}
+		return r.leap(it, end, err)
+	}
+	return r.shut(it)
+}
+
+// shut closes an iterator whose damage, if any, is known.
+func (r *logReader) shut(it *pebble.Iterator) error {
+	if err := it.Close(); err != nil && !pebble.IsCorruptionError(err) {
+		return fmt.Errorf("historian: read the log: %w", err)
+	}
 	return nil
+}
+
+// leap finds where the log can be read again behind a damaged block.
+func (r *logReader) leap(it *pebble.Iterator, end uint64, damage error) error {
+	if !pebble.IsCorruptionError(damage) {
+		return errors.Join(fmt.Errorf("historian: read the log: %w", damage), it.Close())
+	}
+	for step := uint64(64); r.at+step <= end; step *= 2 {
+		if it.SeekGE(appendLogKey(nil, r.at+step)) {
+			first, _ := logKeySeq(it.Key())
+			return errors.Join(&Shed{From: r.at, To: first - 1, Damage: damage}, r.shut(it))
+		}
+		if it.Error() == nil {
+			break // nothing behind it
+		}
+	}
+	return errors.Join(&Shed{From: r.at, To: end, Damage: damage}, r.shut(it))
 }

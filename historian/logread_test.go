@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -495,6 +497,81 @@ func TestCrashKeepsTheHeldLog(t *testing.T) {
 				break // the series may be gone
 			}
 		}
+	}
+}
+
+// A damaged block of the log costs its samples their reader, and nothing else: neither the start nor a checkpoint, nor what lies behind it.
+func TestDamagedLogIsReadOnBehind(t *testing.T) {
+	dir := t.TempDir()
+	o := options(vfs.Default)
+	o.MinFreeSpace = 0
+	s := mustOpen(t, dir, o)
+	id := mustCreate(t, s, "a")
+	s.Hold(1)
+	r := rand.New(rand.NewPCG(3, 21))
+	for range 200 {
+		samples := make([]historian.Sample, 50)
+		for i := range samples {
+			samples[i] = at(id, r.Int64N(1e12), r.Int64())
+		}
+		mustAppend(t, s, samples...)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files { // one holds chunks, one the log
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b) < 64<<10 {
+			continue
+		}
+		clear(b[len(b)/2 : len(b)/2+4096])
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = mustOpen(t, dir, o)
+	mustAppend(t, s, at(id, 1, 1))
+	if err := s.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	seen, at, sheds := uint64(0), uint64(1), 0
+	for {
+		err := s.ReadLog(ctx, at, func(samples []historian.Sample) error {
+			if samples[0].Seq != at {
+				t.Errorf("sequence %d after %d", samples[0].Seq, at-1)
+			}
+			seen += uint64(len(samples))
+			if at = samples[len(samples)-1].Seq + 1; at > 10_001 {
+				return errEnough
+			}
+			return nil
+		})
+		var shed *historian.Shed
+		if errors.As(err, &shed) && sheds < 10 {
+			if shed.Damage == nil || shed.From != at {
+				t.Errorf("at %d: %v", at, shed)
+			}
+			t.Log(shed)
+			at = shed.To + 1
+			sheds++
+			continue
+		}
+		if !errors.Is(err, errEnough) {
+			t.Fatal(err)
+		}
+		break
+	}
+	if sheds == 0 || seen < 5000 {
+		t.Errorf("%d times something could not be read, %d of 10,001 samples were", sheds, seen)
 	}
 }
 

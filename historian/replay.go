@@ -102,6 +102,9 @@ func (s *Store) loadFence() error {
 		return nil
 	}
 	stale, err := s.any(appendLogKey(nil, 0), appendLogKey(nil, s.fence.seq+1))
+	if pebble.IsCorruptionError(err) {
+		stale, err = true, nil // of what is held, which is met by its reader
+	}
 	if err != nil {
 		return s.damaged(err)
 	}

@@ -227,11 +227,10 @@ func (s *Store) settleDown() error {
 		return fmt.Errorf("historian: flush %s: %w", s.dir, err)
 	}
 	// The log lies in tables of its own, all of them deleted: this drops them without reading.
-	end := []byte{spaceLog + 1}
 	if s.held.bytes.Load() > 0 {
-		end = appendLogKey(nil, s.logFrom.Load())
+		return nil // not all of them
 	}
-	if err := s.db.Compact(context.Background(), []byte{spaceLog}, end, false); err != nil {
+	if err := s.db.Compact(context.Background(), []byte{spaceLog}, []byte{spaceLog + 1}, false); err != nil {
 		return fmt.Errorf("historian: drop the log in %s: %w", s.dir, err)
 	}
 	return nil

@@ -25,7 +25,7 @@ var keyWhy = []struct{ path, why string }{
 	{"broker.limits.signInFailures", "failed sign-ins from one address as one client that ban the pair for a minute (0x8A); 0/min = never"},
 	{"historian.pebble.syncWrites", "true: an acknowledgement means fsynced; false: a power cut may lose the last 100 ms; a kill -9 nothing, see historian.ring"},
 	{"historian.pebble.commitWindow", "how long a group may fill before it is written; auto: up to 4ms with fsync, 1ms without"},
-	{"historian.maxLogBytes", "how far the trigger follower may fall behind before its oldest entries are shed; no follower yet, nothing is shed"},
+	{"historian.maxLogBytes", "how far the trigger follower may fall behind before the oldest values are shed: they stay stored and start no runs"},
 	{"historian.defaultRetention", "history kept for new topics: 1d 7d 14d 32d 90d 366d 1830d forever; what is older is hidden at once and deleted"},
 	{"historian.minFreeSpace", "below it devices are not read and nothing is acknowledged until space is back"},
 	{"historian.ring", "where commits without fsync outlive a kill: auto (/dev/shm where that is tmpfs), off, or a folder on tmpfs; not used with syncWrites"},

@@ -114,7 +114,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		switch {
 		case errors.As(err, &shed):
 			f.m.shed.Add(float64(shed.To - shed.From + 1))
-			f.o.Logger.Warn("values went out of the log before their pipelines saw them", "from", shed.From, "to", shed.To)
+			f.o.Logger.Warn("values start no runs, because the log could not be read", "error", shed)
 			f.o.Shed(shed.From, shed.To)
 			f.pass(shed.To)
 			at = shed.To + 1
