@@ -138,11 +138,19 @@ func (r *run) standing() (Active, bool) {
 		}
 		return a, true
 	}
+	if i := r.at(); i >= 0 {
+		a.Node = r.prog.steps[i].ID
+	}
+	return a, true
+}
+
+// at is the first step that is called now, -1 for none. The lock is held.
+func (r *run) at() int {
 	for i := range r.steps {
 		// A step that is called has left the set of ready ones, and has no status yet.
 		if st := &r.steps[i]; st.status == stepIdle && st.pending == 0 && !st.resting && r.ready[i>>6]&(1<<(i&63)) == 0 {
-			a.Node = r.prog.steps[i].ID
+			return i
 		}
 	}
-	return a, true
+	return -1
 }

@@ -124,7 +124,7 @@ func (e *Engine) stop(r *run, cause error) bool {
 	if errors.As(cause, &late) {
 		status = history.Failed
 	}
-	r.stop(status, &node.Failure{Message: cause.Error(), Permanent: true, Err: cause}, -1)
+	r.stop(status, &node.Failure{Message: cause.Error(), Permanent: true, Err: cause}, r.at())
 	r.wakeAll()
 	begun := r.steps != nil
 	r.life.end(cause)

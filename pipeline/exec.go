@@ -68,9 +68,7 @@ func (r *run) begun() bool {
 	if r.steps == nil {
 		r.started = r.eng.now()
 		r.prepare()
-		if d := r.prog.plan.Settings.Timeout; d > 0 && r.trial == nil {
-			r.limit = r.eng.waits.in(d, func() { r.eng.stop(r, &outOfTime{d}) })
-		}
+		r.eng.limit(r)
 	}
 	return true
 }
@@ -142,6 +140,9 @@ func (e *Engine) pause(r *run) {
 	if r.active == 0 && (r.stopped || r.ready.empty()) {
 		e.finish(r)
 		return
+	}
+	if r.resting > 0 && r.resting == r.active && r.ready.empty() {
+		r.rest(e.waits.elapsed())
 	}
 	if r.slot && r.resting > 0 && r.resting == r.active && (r.ready.empty() || !r.prog.parallel()) {
 		r.slot = false

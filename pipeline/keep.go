@@ -90,6 +90,10 @@ func (e *Engine) save() {
 	}
 	ended := e.parking.take()
 	cursor, marks := e.byKind['v'].look(next)
+	if cursor == e.before.saved.Load() && len(marks) == 0 && len(ended) == 0 {
+		e.sweep(cursor, ended) // an idle box writes nothing
+		return
+	}
 	if err := e.history.SaveCursor(cursor, marks); err != nil {
 		if !e.saveFailed.Swap(true) {
 			e.log.Error("the cursor of pipelines could not be saved; runs would be made twice after a kill", "error", err)
@@ -101,6 +105,11 @@ func (e *Engine) save() {
 	e.saveFailed.Store(false)
 	e.before.saved.Store(cursor)
 	e.values.Hold(cursor)
+	e.sweep(cursor, ended)
+}
+
+// sweep takes back what only runs need that have not ended.
+func (e *Engine) sweep(cursor uint64, ended []endedRow) {
 	if err := e.attempts.sweep(); err != nil {
 		e.log.Error("marks of attempts could not be deleted; they are tried again", "error", err)
 	}

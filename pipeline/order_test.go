@@ -226,6 +226,28 @@ func TestCancelAndTimeout(t *testing.T) {
 	}
 }
 
+// TestTimeoutLeavesWaitsOut: a run may wait for longer than its pipeline's timeout, and is still under it afterwards.
+func TestTimeoutLeavesWaitsOut(t *testing.T) {
+	g := newGraph(1)
+	w := g.step("w", 1, func(_ context.Context, c *node.Call) node.Result {
+		if !c.Resumed {
+			return node.Result{Wait: 150 * time.Millisecond}
+		}
+		return node.Result{}
+	})
+	p := g.step("publish", 1, publishes("out"))
+	s := g.step("s", 1, func(ctx context.Context, c *node.Call) node.Result { <-ctx.Done(); return node.Result{Err: ctx.Err()} })
+	g.plan.Steps[s].Spec = &node.Spec{Blocking: true}
+	g.plan.Settings.Timeout = 50 * time.Millisecond
+	b := newBench(t, nil, g.edge(0, 0, w).edge(w, 0, p).edge(p, 0, s).plan)
+	b.run()
+	b.trigger(1, "1")
+	eventually(t, "the run ended", func() bool { return len(b.ended()) == 1 })
+	if r := b.ended()[0]; len(b.values()) != 1 || r.Status != history.Failed || !strings.Contains(r.Error, "timeout of 50ms") || r.Node != s {
+		t.Errorf("%d values, ended %v at node %d: %q", len(b.values()), r.Status, r.Node, r.Error)
+	}
+}
+
 func TestPauseKeepsABacklog(t *testing.T) {
 	p := passThrough(1, "out")
 	p.Settings.Order = definition.OrderRuns

@@ -152,6 +152,10 @@ func (e *Engine) rearm(rows []history.Parked) {
 			r.box.occupy(r)
 		}
 		r.mu.Lock()
+		e.limit(r)
+		if r.asleep = r.resting > 0 && r.ready.empty(); r.asleep {
+			r.awake = 0
+		}
 		for i := range r.steps {
 			if st := &r.steps[i]; st.resting {
 				e.resting.Add(1)

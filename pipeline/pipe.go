@@ -29,7 +29,7 @@ type pipe struct {
 const statuses = 4
 
 func newPipe(number uint32, id string) *pipe {
-	return &pipe{number: number, id: id, programs: make(map[uint32]*program), live: make(map[*run]struct{})}
+	return &pipe{number: number, id: id} // the maps are made when the first run comes
 }
 
 // program is a version ready to run; nil when there is no such plan.
@@ -46,6 +46,9 @@ func (p *pipe) program(version uint32, plan func() *definition.Plan) *program {
 	g := newProgram(d, p)
 	if len(p.programs) >= maxPrograms {
 		clear(p.programs) // runs keep their own
+	}
+	if p.programs == nil {
+		p.programs = make(map[uint32]*program)
 	}
 	p.programs[version] = g
 	return g
@@ -93,7 +96,7 @@ const maxBoxes = 10_000
 func (p *pipe) enter(r *run) (paused bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.live[r] = struct{}{}
+	p.add(r)
 	if p.paused && r.mode != modeManual && r.mode != modeReplay {
 		p.backlog.push(r)
 		return true
@@ -135,8 +138,15 @@ func (p *pipe) unpause() []*run {
 // track lists a run as one that has not ended.
 func (p *pipe) track(r *run) {
 	p.mu.Lock()
-	p.live[r] = struct{}{}
+	p.add(r)
 	p.mu.Unlock()
+}
+
+func (p *pipe) add(r *run) {
+	if p.live == nil {
+		p.live = make(map[*run]struct{})
+	}
+	p.live[r] = struct{}{}
 }
 
 func (p *pipe) isPaused() bool {

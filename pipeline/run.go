@@ -67,27 +67,30 @@ type run struct {
 	solo   chan struct{} // closed when it has ended or is parked; nil unless somebody waits
 	limit  *alarm        // the pipeline's timeout
 
-	mu        sync.Mutex
-	started   time.Time
-	steps     []stepState
-	ready     set
-	active    int // steps under way: called, waiting, publishing
-	resting   int // of these, those that wait
-	executed  int
-	handled   int // failures that the run went on after
-	slot      bool
-	uncounted bool // it no longer counts as waiting for its lane
-	passed    bool // the next run of the mailbox may begin
-	stopped   bool // no further step is called
-	done      bool
-	dead      bool    // it goes to the dead letters
-	dropped   bool    // the engine stopped under it: it begins anew after the next start
-	parked    *parked // it has a row of its own and counts as finished for its frame
-	status    history.Status
-	fault     *node.Failure
-	faulty    int // the step that failed
-	lines     []logLine
-	execution value.Value
+	mu      sync.Mutex
+	started time.Time
+	// spent is for how long the run was under way, up to awake; asleep says that everything of it waits.
+	spent, awake time.Duration
+	asleep       bool
+	steps        []stepState
+	ready        set
+	active       int // steps under way: called, waiting, publishing
+	resting      int // of these, those that wait
+	executed     int
+	handled      int // failures that the run went on after
+	slot         bool
+	uncounted    bool // it no longer counts as waiting for its lane
+	passed       bool // the next run of the mailbox may begin
+	stopped      bool // no further step is called
+	done         bool
+	dead         bool    // it goes to the dead letters
+	dropped      bool    // the engine stopped under it: it begins anew after the next start
+	parked       *parked // it has a row of its own and counts as finished for its frame
+	status       history.Status
+	fault        *node.Failure
+	faulty       int // the step that failed
+	lines        []logLine
+	execution    value.Value
 }
 
 // mode is what started a run.

@@ -181,6 +181,49 @@ func (e *Engine) woke(r *run, i int) {
 	e.proceed(r)
 }
 
+// limit watches over the pipeline's timeout from now on. The lock is held, or nobody else knows the run.
+func (e *Engine) limit(r *run) {
+	if r.prog.plan.Settings.Timeout <= 0 || r.trial != nil {
+		return
+	}
+	r.awake = e.waits.elapsed()
+	r.alarm(e, r.prog.plan.Settings.Timeout)
+}
+
+func (r *run) alarm(e *Engine, d time.Duration) {
+	r.limit = e.waits.in(d, func() { e.late(r) })
+}
+
+// late ends a run that has been under way for longer than its pipeline allows, waits not counted.
+func (e *Engine) late(r *run) {
+	most := r.prog.plan.Settings.Timeout
+	r.mu.Lock()
+	if r.done || r.stopped {
+		r.mu.Unlock()
+		return
+	}
+	if r.asleep {
+		r.limit = nil // set again when it wakes
+		r.mu.Unlock()
+		return
+	}
+	if left := most - r.spent - (e.waits.elapsed() - r.awake); left > 0 {
+		r.alarm(e, left)
+		r.mu.Unlock()
+		return
+	}
+	r.mu.Unlock()
+	e.stop(r, &outOfTime{most})
+}
+
+// rest stops the clock of the timeout: everything of the run waits. The lock is held.
+func (r *run) rest(now time.Duration) {
+	if !r.asleep {
+		r.asleep = true
+		r.spent += now - r.awake
+	}
+}
+
 // rose says that step i rested until now. The lock is held.
 func (r *run) rose(i int) bool {
 	st := &r.steps[i]
@@ -188,6 +231,12 @@ func (r *run) rose(i int) bool {
 		return false
 	}
 	st.resting, st.alarm = false, nil
+	if r.asleep {
+		r.asleep, r.awake = false, r.eng.waits.elapsed()
+		if most := r.prog.plan.Settings.Timeout; r.limit == nil && most > 0 {
+			r.alarm(r.eng, max(most-r.spent, 0))
+		}
+	}
 	r.resting--
 	r.active--
 	r.eng.resting.Add(-1)
