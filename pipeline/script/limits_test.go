@@ -45,7 +45,7 @@ func TestRunawayCode(t *testing.T) {
 		"let a=[1]; for (let i=0;i<60;i++) a=[a,a]; return JSON.stringify(a)":        {Kind: script.Runtime, Message: "parts"},
 		"let a=[1]; for (let i=0;i<60;i++) a=[a,a]; return a.flat(Infinity)":         {Kind: script.Timeout},
 		"let a=[1]; for (let i=0;i<60;i++) a=[a,a]; return a":                        {Kind: script.Memory},
-		"return Array(1000).fill('x'.repeat(1e5)).join('')":                           {Kind: script.Runtime, Message: "characters"},
+		"return Array(1000).fill('x'.repeat(1e5)).join('')":                          {Kind: script.Runtime, Message: "characters"},
 		"return ('x'.repeat(1e4)).replaceAll('x', 'y'.repeat(1e5))":                  {Kind: script.Runtime, Message: "replacement"},
 		"const o={}; o[Symbol.iterator]=function*(){for(;;) yield 1}; return [...o]": {Kind: script.Timeout},
 		"const a=[]; a.length=4e9; return Promise.all(a)":                            {Kind: script.Runtime, Message: "a list of"},
