@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"millrace/auth"
@@ -111,7 +112,7 @@ func (b *box) aRun(id string, waits bool) string {
 // waitRun returns when the run has ended.
 func (b *box) waitRun(id string) {
 	b.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); b.call(auth.RoleViewer, "GET", "/runs/"+id).do().StatusCode != 200; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(b.call(auth.RoleViewer, "GET", "/runs/"+id).do().text, `"duration_us"`); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("the run %s has not ended", id)
 		}

@@ -96,6 +96,19 @@ func TestPipelineOverREST(t *testing.T) {
 	if r := b.get("/pipelines/double/stats").wants(t, 200); !strings.Contains(r.text, `"completed":2`) {
 		t.Errorf("%s", r.text)
 	}
+	// What fails can be run again, what waits is shown.
+	as("POST", "/pipelines/double/replay", `{"from":"-1h","version":"current"}`).wants(t, 200)
+	waiting := b.aRun("there", true)
+	if r := b.get("/pipelines/there/active").wants(t, 200); !strings.Contains(r.text, `"id":"`+waiting+`","pipeline":"there","version":1,"status":"parked"`) || !strings.Contains(r.text, `"node":"wait"`) {
+		t.Errorf("%s", r.text)
+	}
+	if r := b.get("/runs/"+waiting).wants(t, 200); !strings.Contains(r.text, `"status":"parked"`) {
+		t.Errorf("%s", r.text)
+	}
+	as("POST", "/runs/"+waiting+"/cancel").wants(t, 204)
+	b.waitRun(waiting)
+	as("POST", "/pipelines/double/pause").wants(t, 204)
+	as("POST", "/pipelines/double/resume").wants(t, 204)
 	as("POST", "/pipelines/double/deploy").wants(t, 200)
 	if r := as("POST", "/pipelines/double/rollback", `{"version":1}`).wants(t, 200); !strings.Contains(r.text, `"version":1,"latest":2`) || !strings.Contains(r.text, "* 2") {
 		t.Errorf("%s", r.text)

@@ -76,8 +76,8 @@ func TestDocumentNamesEveryStatus(t *testing.T) {
 			b.pipeline("there", true)
 			b.pipeline("fresh", false)
 			calls = append(calls, good("fresh").with("If-Match", `"999"`), good("nowhere").with("If-Match", `"999"`), good("fresh"))
-			for _, body := range []string{`{"trigger":"none"}`, `{"version":"current"}`} {
-				a := good("there")
+			for id, body := range map[string]string{"there": `{"trigger":"none"}`, "fresh": `{"version":"current"}`} {
+				a := good(id).with("Content-Type", "application/json")
 				a.body = body
 				calls = append(calls, a)
 			}
