@@ -137,6 +137,10 @@ func TestChangesAreExactWhileValuesCome(t *testing.T) {
 			}
 		})
 	}
+	// The shelf writes to the disk meanwhile, and values go on coming.
+	b.between = func(seq uint64) {
+		wait(t, "values come during a change", func() bool { return b.store.LastSeq() > seq+20 || t.Failed() })
+	}
 	for i := range uint32(60) {
 		number := i%3 + 1
 		if i%5 == 4 {
@@ -144,7 +148,6 @@ func TestChangesAreExactWhileValuesCome(t *testing.T) {
 		} else {
 			b.change(number, plan(number, i+1, queue.Normal, node.Values{Filters: []string{"a/+"}}))
 		}
-		time.Sleep(time.Millisecond) // for values to come in between; nothing depends on it
 	}
 	stop.Store(true)
 	work.Wait()

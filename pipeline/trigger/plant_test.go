@@ -145,6 +145,7 @@ type box struct {
 	sink     *sink
 	f        *trigger.Follower
 	stop     func()
+	between  func(seq uint64) // runs between the sequence of a change and the change
 }
 
 func (b *box) now() time.Time { return time.UnixMilli(b.clock.Load()) }
@@ -227,6 +228,9 @@ func (b *box) send(pairs ...string) {
 func (b *box) change(number uint32, p *definition.Plan) {
 	seq := b.f.Seq()
 	defer b.f.Settled()
+	if b.between != nil {
+		b.between(seq)
+	}
 	c := definition.Change{Number: number, New: p, Seq: seq}
 	b.versions.add(c)
 	b.f.Change(c)
