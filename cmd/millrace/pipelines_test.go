@@ -90,3 +90,23 @@ func TestPipelines(t *testing.T) {
 		t.Errorf("%d derived values, want %d", got, n+1)
 	}
 }
+
+// TestLoopIsStopped: pipelines that feed each other stop after 16 derivations, with an issue, and the box goes on.
+func TestLoopIsStopped(t *testing.T) {
+	r := start(t, t.TempDir(), nil)
+	secret := r.client("dev1")
+	r.deploy(twin("ping", "loop/a", "loop/{{ 'b' }}", `{}`))
+	r.deploy(twin("pong", "loop/b", "loop/{{ 'a' }}", `{}`))
+	d := signIn(t, r.mqtt, 5, "dev1", secret)
+	d.publish(root+"loop/a", "1", 1)
+	d.ack()
+	eventually(t, "the loop is noticed", func() bool { return len(r.box.runs.engine.Issues()) > 0 })
+	if x := r.box.runs.engine.Issues()[0]; x.Kind != "loop" || x.Pipeline != "ping" && x.Pipeline != "pong" {
+		t.Errorf("issue %+v", x)
+	}
+	_, a := r.get("dev1", secret, "/api/v1/uns/history", "topic", "loop/a")
+	_, b := r.get("dev1", secret, "/api/v1/uns/history", "topic", "loop/b")
+	if got := strings.Count(a, `"good"`) + strings.Count(b, `"good"`); got != 17 {
+		t.Errorf("%d values, want the device's and 16 derived ones", got)
+	}
+}
