@@ -20,6 +20,7 @@ type closer interface {
 // both runs a test on each implementation.
 func both(t *testing.T, test func(t *testing.T, open func(o Options) closer)) {
 	t.Helper()
+	t.Parallel()
 	t.Run("memory", func(t *testing.T) {
 		test(t, func(o Options) closer {
 			q := NewMemory(o)

@@ -68,6 +68,7 @@ func rising(t *testing.T, seqs []uint64, from, to uint64) {
 // After a stop, what was out and not acknowledged comes first, in order, then what waited, and all of it is suspect; what is
 // put now comes behind and is not.
 func TestSurvivingFramesComeFirst(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "queue")
 	for _, how := range []string{"stopped", "killed"} {
 		t.Run(how, func(t *testing.T) {
@@ -120,6 +121,7 @@ func TestSurvivingFramesComeFirst(t *testing.T) {
 
 // Whatever happens to its files, a queue opens, says so where it noticed, hands out only what was put, and takes new ones.
 func TestADamagedStoreOpens(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "queue")
 	q := open1(t, dir, Options{})
 	fill(t, q, Normal, 1, 500)
@@ -178,6 +180,7 @@ func TestADamagedStoreOpens(t *testing.T) {
 			"gone":  nil,
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {
+				t.Parallel()
 				at := copyOf(t, dir)
 				path := filepath.Join(at, name)
 				b, err := os.ReadFile(path)
@@ -223,6 +226,7 @@ func TestADamagedStoreOpens(t *testing.T) {
 
 // A frame that does not read takes all values with it, because their order would be broken, and leaves what no log holds.
 func TestADamagedFrameLeavesWhatNoLogHolds(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "queue")
 	q := open1(t, dir, Options{})
 	fill(t, q, Normal, 1, 100)
