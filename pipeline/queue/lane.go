@@ -11,9 +11,11 @@ import (
 
 // What a lane's writer gathers, and how much of it may be on its way.
 const (
-	gather    = 5 * time.Millisecond // between frames that are not full
-	maxFlying = 8                    // frames whose confirmation has not come
-	maxReady  = 8                    // full frames that wait to be sent
+	gather = 5 * time.Millisecond // between frames that are not full
+	// maxFlying is how many frames may await their confirmation. With a second one a refused frame could be overtaken; one
+	// carries 64 runs in 0.2 ms.
+	maxFlying = 1
+	maxReady  = 8 // full frames that wait to be sent
 	// maxOutRuns and maxOutBytes bound what is out of one lane, so that a restart has little to doubt.
 	maxOutRuns  = 16_384
 	maxOutBytes = 16 << 20
@@ -122,7 +124,7 @@ func (n *lane) next() (flight, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.failed) > 0 {
-		// What was refused comes before all that is newer, and alone, so that the order stays what it can be.
+		// What was refused comes before all that is newer.
 		if len(n.flying) > 0 || n.q.pausing() {
 			n.timer.Reset(gather)
 			return flight{}, false
