@@ -227,8 +227,17 @@ func (n *lane) consume(ctx context.Context, s jetstream.Stream, wait time.Durati
 	if err != nil {
 		return &unusableError{reason: err.Error()}
 	}
-	n.msgs, err = c.Messages(jetstream.PullMaxMessages(8))
-	return err
+	m, err := c.Messages(jetstream.PullMaxMessages(8))
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.msgs = m
+	n.mu.Unlock()
+	if n.q.closing.Err() != nil {
+		m.Stop() // Close may have stopped the one before
+	}
+	return nil
 }
 
 // confirmation is the stream's answer to a frame.
@@ -379,7 +388,7 @@ func (q *JetStream) Close() error {
 		q.started.Do(func() {}) // the keeper does not start any more
 		q.stop()
 		for _, n := range q.lanes {
-			n.msgs.Stop()
+			n.messages().Stop()
 		}
 		q.running.Wait()
 		if err := q.conn.FlushTimeout(time.Second); err != nil && q.closeErr == nil {

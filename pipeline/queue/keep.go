@@ -177,6 +177,7 @@ func (q *JetStream) Stats() Stats {
 		s.Frames[l] = len(n.ledger.queue()) + len(n.ledger.out)
 		s.Redelivered += n.lapsed
 		switch {
+		case n.pending == 0: // what is on its way may have been taken before its confirmation was read
 		case len(n.ledger.queue()) > 0:
 			s.Oldest[l] = n.ledger.queue()[0].created
 		case len(n.flying) > 0:

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -15,7 +16,8 @@ const (
 	// maxFlying is how many frames may await their confirmation. With a second one a refused frame could be overtaken; one
 	// carries 64 runs in 0.2 ms.
 	maxFlying = 1
-	maxReady  = 8 // full frames that wait to be sent
+	stalled   = 5 * time.Second // a consumer that hands out nothing so long, while frames wait, is made anew
+	maxReady  = 8               // full frames that wait to be sent
 	// maxOutRuns and maxOutBytes bound what is out of one lane, so that a restart has little to doubt.
 	maxOutRuns  = 16_384
 	maxOutBytes = 16 << 20
@@ -219,20 +221,49 @@ func (n *lane) take(ctx context.Context) (*Frame, error) {
 		if err := n.admitted(ctx); err != nil {
 			return nil, err
 		}
-		m, err := n.msgs.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			switch {
-			case n.q.closing.Err() != nil:
-				return nil, ErrClosed
-			case ctx.Err() != nil:
-				return nil, ctx.Err()
-			}
+		head := n.first()
+		short, cancel := context.WithTimeout(ctx, stalled)
+		m, err := n.messages().Next(jetstream.NextContext(short))
+		cancel()
+		switch {
+		case err == nil:
+		case n.q.closing.Err() != nil:
+			return nil, ErrClosed
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !errors.Is(err, context.DeadlineExceeded):
 			return nil, err
+		case head != 0 && head == n.first():
+			// The ledger knows what is out, so frames that come twice are told apart.
+			n.q.o.Log.Warn("the execution queue's stream handed out nothing although frames wait; its consumer is made anew", "lane", n.l, "frame", head)
+			n.messages().Stop()
+			if err := n.consume(ctx, n.q.ctl, n.q.o.Scheduler.AckWait); err != nil {
+				return nil, err
+			}
+			continue
+		default:
+			continue
 		}
 		if f := n.handOut(m); f != nil {
 			return f, nil
 		}
 	}
+}
+
+// first is the sequence of the frame that waits longest, 0 for none.
+func (n *lane) first() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if list := n.ledger.queue(); len(list) > 0 {
+		return list[0].seq
+	}
+	return 0
+}
+
+func (n *lane) messages() jetstream.MessagesContext {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.msgs
 }
 
 // admitted waits while too much of the lane is out.
