@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"millrace/pipeline/definition"
+	"millrace/pipeline/node"
 	"millrace/pipeline/queue"
 )
 
@@ -27,7 +28,7 @@ type scheduled struct {
 }
 
 type timetable struct {
-	planner *planner
+	planner *node.Planner
 	plan    *definition.Plan
 	at      time.Time
 	alarm   *alarm
@@ -61,7 +62,7 @@ func (s *schedules) set(running []*definition.Plan) {
 			if s.armed[key] != nil {
 				continue
 			}
-			planner, err := newPlanner(sch)
+			planner, err := node.NewPlanner(sch)
 			if err != nil {
 				s.eng.log.Error("a schedule cannot be kept", "pipeline", p.ID, "node", p.Steps[t].ID, "error", err)
 				continue
@@ -86,7 +87,7 @@ func (s *schedules) arm(key scheduled, tt *timetable, t time.Time) {
 	if s.stop {
 		return
 	}
-	if tt.at = tt.planner.next(t); tt.at.IsZero() {
+	if tt.at = tt.planner.Next(t); tt.at.IsZero() {
 		return
 	}
 	// The time of day may be set meanwhile, so a long wait looks again once a minute.

@@ -94,6 +94,7 @@ var access = []struct {
 	{"GET", "/runs/{id}", "", auth.RoleViewer, false, false, false},
 	{"POST", "/runs/{id}/replay", "", auth.RoleDesigner, false, false, false},
 	{"POST", "/runs/{id}/cancel", "", auth.RoleDesigner, false, false, false},
+	{"POST", "/hooks/{id}/{path}", `{"a":1}`, "", false, false, true},
 	{"GET", "/node-types", "", auth.RoleViewer, false, false, false},
 	{"GET", "/backup", "", auth.RoleAdmin, false, false, false},
 	{"POST", "/backup", `{"dir":"x"}`, auth.RoleAdmin, false, false, false},
@@ -103,7 +104,7 @@ var access = []struct {
 
 // askFor is a call of a row by nobody, on something that is not there.
 func (b *box) askFor(method, path, body string) *ask {
-	a := b.call("", method, strings.NewReplacer("{id}", "nobody", "{name}", "nobody", "{kid}", "nobody", "{version}", "1", "{a}", "1", "{b}", "draft").Replace(path))
+	a := b.call("", method, strings.NewReplacer("{id}", "nobody", "{name}", "nobody", "{kid}", "nobody", "{version}", "1", "{a}", "1", "{b}", "draft", "{path}", "in").Replace(path))
 	a.body = strings.NewReplacer("{setup}", b.book.SetUpToken(), "{id}", "nobody").Replace(body)
 	return a
 }

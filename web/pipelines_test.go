@@ -129,3 +129,23 @@ func TestPipelineOverREST(t *testing.T) {
 	as("DELETE", "/pipelines/double").wants(t, 204)
 	as("GET", "/pipelines/double").refused(t, 404, "pipeline_not_found", "")
 }
+
+// A webhook needs its secret and nothing else.
+func TestWebhook(t *testing.T) {
+	b := newBox(t)
+	b.call(auth.RoleDesigner, "POST", "/pipelines").json(`{"id":"orders","nodes":[{"id":"in","type":"trigger.webhook","params":{"path":"new","secret":"a-secret-of-24-characters"}}]}`).do().wants(t, 201)
+	call := func(path, secret, body string) reply {
+		return b.call("", "POST", path).with("X-Webhook-Secret", secret).json(body).do()
+	}
+	call("/hooks/orders/new", "a-secret-of-24-characters", `{"order":1}`).refused(t, 404, "webhook_not_found", "")
+	b.call(auth.RoleDesigner, "POST", "/pipelines/orders/deploy").do().wants(t, 200)
+	call("/hooks/orders/new", "another-secret-of-24-chars", `{"order":1}`).refused(t, 404, "webhook_not_found", "")
+	call("/hooks/orders/old", "a-secret-of-24-characters", `{"order":1}`).refused(t, 404, "webhook_not_found", "")
+	call("/hooks/orders/new", "a-secret-of-24-characters", `{"order":`).refused(t, 400, "malformed", "")
+	var made struct{ Run string }
+	must(t, json.Unmarshal([]byte(call("/hooks/orders/new", "a-secret-of-24-characters", `{"order":9007199254740993}`).wants(t, 200).text), &made))
+	b.waitRun(made.Run)
+	if r := b.get("/runs/"+made.Run).wants(t, 200); !strings.Contains(r.text, `"mode":"webhook"`) || !strings.Contains(r.text, `"value":{"order":9007199254740993}`) {
+		t.Errorf("%s", r.text)
+	}
+}

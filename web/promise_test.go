@@ -21,7 +21,7 @@ func TestDocumentNamesEveryStatus(t *testing.T) {
 	for _, route := range access {
 		path, query, _ := strings.Cut(route.path, "?")
 		target := func(id string) string {
-			p := strings.NewReplacer("{id}", id, "{name}", id, "{kid}", id, "{version}", "1", "{a}", "1", "{b}", "draft").Replace(path)
+			p := strings.NewReplacer("{id}", id, "{name}", id, "{kid}", id, "{version}", "1", "{a}", "1", "{b}", "draft", "{path}", "in").Replace(path)
 			if query != "" {
 				p += "?" + query
 			}
@@ -93,6 +93,11 @@ func TestDocumentNamesEveryStatus(t *testing.T) {
 		}
 		if route.method == http.MethodPatch {
 			calls = append(calls, good("there").with("If-Match", `"999"`))
+		}
+		if strings.HasPrefix(path, "/hooks") {
+			b.call(auth.RoleDesigner, "PUT", "/pipelines/hooked").json(`{"id":"hooked","nodes":[{"id":"in","type":"trigger.webhook","params":{"secret":"a-secret-of-24-characters"}}]}`).do().wants(t, 200)
+			b.call(auth.RoleDesigner, "POST", "/pipelines/hooked/deploy").do().wants(t, 200)
+			calls = append(calls, good("hooked").with("X-Webhook-Secret", "a-secret-of-24-characters"))
 		}
 		if route.anyone {
 			calls = append(calls, good("there").with("Origin", "http://evil.example"))

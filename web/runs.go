@@ -258,6 +258,7 @@ func (w *Web) addRuns() {
 			return answerOf(runDetail(r, w.parts.Pipelines.Shelf.Plan(r.ID.Pipeline, r.Version), name)), nil
 		})
 	w.addStarts()
+	w.addHooks()
 }
 
 func (w *Web) pipelineNumber(id string) (uint32, error) {

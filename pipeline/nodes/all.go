@@ -6,6 +6,8 @@ import "millrace/pipeline/node"
 func All(o Options) []node.Type {
 	return []node.Type{
 		valuesTrigger(),
+		scheduleTrigger(),
+		webhookTrigger(),
 		manualTrigger(),
 		set(),
 		javascript(),
@@ -17,6 +19,7 @@ func All(o Options) []node.Type {
 		stop(),
 		wait(),
 		publish(),
+		publishBatch(),
 		logLine(),
 	}
 }

@@ -304,6 +304,14 @@ func TestFaultsOfParameters(t *testing.T) {
 		{"system.uns.publish", `{"topic":"a","value":1,"quality":"fine"}`, "quality"},
 		{"system.uns.publish", `{"topic":"a","value":1,"timestamp":"soon"}`, "timestamp"},
 		{"system.uns.publish", `{"topic":"a/#","value":1}`, "topic"},
+		{"system.uns.publishBatch", `{"items":"1 +","topic":"a","value":1}`, "items"},
+		{"trigger.schedule", `{}`, "every"},
+		{"trigger.schedule", `{"every":"5s","cron":"* * * * *"}`, "every"},
+		{"trigger.schedule", `{"every":"5ms"}`, "every"},
+		{"trigger.schedule", `{"cron":"* * *"}`, "cron"},
+		{"trigger.schedule", `{"every":"5s","timeZone":"Mars"}`, "timeZone"},
+		{"trigger.webhook", `{"secret":"short"}`, "secret"},
+		{"trigger.webhook", `{"secret":"a-secret-of-24-characters","path":"a/b"}`, "path"},
 	} {
 		if _, faults := build(t, tt.name, tt.params); len(faults) != 1 || faults[0].Field != tt.field || faults[0].Message == "" {
 			t.Errorf("%s %s: %v", tt.name, tt.params, faults)
@@ -319,5 +327,42 @@ func TestValuesTrigger(t *testing.T) {
 	v := n.(node.Trigger).Start().Values
 	if strings.Join(v.Filters, " ") != "a/# b" || v.On != "change" || v.Deadband != 0.5 || v.Filter == nil || v.Throttle != 2*time.Second || v.Sample != 3 || v.MaxAge != 24*time.Hour {
 		t.Errorf("%+v", v)
+	}
+}
+
+func TestPublishBatch(t *testing.T) {
+	n, faults := build(t, "system.uns.publishBatch", `{"items":"$json.list","topic":"{{ $item.m }}/{{ $index }}","value":"{{ $item.v }}","timestamp":"now"}`)
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	r := n.Run(context.Background(), call(t, trigger, nil, `{"list":[{"m":"a","v":1.50},{"m":"b","v":9007199254740993}]}`))
+	if r.Err != nil || len(r.Publish) != 2 || r.Publish[0].Topic != "a/0" || text(r.Publish[0].Value) != "1.50" || r.Publish[1].Topic != "b/1" || text(r.Publish[1].Value) != "9007199254740993" || string(r.Publish[0].Key) == string(r.Publish[1].Key) {
+		t.Errorf("%+v", r)
+	}
+	for in, want := range map[string]string{`{"list":[{"m":"","v":1}]}`: "", `{"list":[{"m":"a","v":1},{"m":"a"}]}`: "item 1", `{"list":5}`: "wanted is a list"} {
+		r := n.Run(context.Background(), call(t, trigger, nil, in))
+		if want == "" {
+			continue // an empty level is for the namespace to refuse
+		}
+		if r.Err == nil || !strings.Contains(r.Err.Error(), want) {
+			t.Errorf("%s: %v", in, r.Err)
+		}
+	}
+}
+
+func TestScheduleAndWebhook(t *testing.T) {
+	n, faults := build(t, "trigger.schedule", `{"cron":"0 6 * * *","timeZone":"Europe/Berlin"}`)
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	if s := n.(node.Trigger).Start().Schedule; s == nil || s.Zone.String() != "Europe/Berlin" || s.Cron != "0 6 * * *" {
+		t.Errorf("%+v", s)
+	}
+	n, faults = build(t, "trigger.webhook", `{"secret":"a-secret-of-24-characters"}`)
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	if w := n.(node.Trigger).Start().Webhook; w == nil || w.Path != "in" {
+		t.Errorf("%+v", w)
 	}
 }

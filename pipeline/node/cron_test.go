@@ -1,10 +1,8 @@
-package pipeline
+package node
 
 import (
 	"testing"
 	"time"
-
-	"millrace/pipeline/node"
 )
 
 func TestCron(t *testing.T) {
@@ -44,8 +42,8 @@ func TestCron(t *testing.T) {
 			t.Errorf("%q was taken", bad)
 		}
 	}
-	p, _ := newPlanner(&node.Schedule{Every: 10 * time.Second})
-	if got := p.next(time.UnixMilli(25_000)); got.UnixMilli() != 30_000 {
+	p, _ := NewPlanner(&Schedule{Every: 10 * time.Second})
+	if got := p.Next(time.UnixMilli(25_000)); got.UnixMilli() != 30_000 {
 		t.Errorf("planned at %d", got.UnixMilli())
 	}
 }

@@ -1,4 +1,4 @@
-package pipeline
+package node
 
 import (
 	"fmt"
@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"millrace/pipeline/node"
 )
 
 // cron is a five-field cron expression: minute, hour, day of month, month, day of week, each a set of numbers as bits.
@@ -142,26 +140,27 @@ func (c *cron) dayMatches(day time.Time) bool {
 	return of || week
 }
 
-// planner gives the planned times of a schedule.
-type planner struct {
+// Planner gives the planned times of a schedule.
+type Planner struct {
 	every time.Duration
 	cron  *cron
 }
 
-func newPlanner(s *node.Schedule) (*planner, error) {
+// NewPlanner reads a schedule; the error says what is wrong with its cron expression.
+func NewPlanner(s *Schedule) (*Planner, error) {
 	if s.Every > 0 {
-		return &planner{every: max(s.Every, time.Millisecond)}, nil
+		return &Planner{every: max(s.Every, time.Millisecond)}, nil
 	}
 	c, err := parseCron(s.Cron, s.Zone)
 	if err != nil {
 		return nil, err
 	}
-	return &planner{cron: c}, nil
+	return &Planner{cron: c}, nil
 }
 
-// next is the first planned time after t. Those of an interval are multiples of it since 1970, so that they do not depend
+// Next is the first planned time after t. Those of an interval are multiples of it since 1970, so that they do not depend
 // on when the box was started.
-func (p *planner) next(t time.Time) time.Time {
+func (p *Planner) Next(t time.Time) time.Time {
 	if p.cron != nil {
 		return p.cron.next(t)
 	}
