@@ -629,3 +629,35 @@ func TestPlace(t *testing.T) {
 		t.Error("a root that is not absolute was taken")
 	}
 }
+
+// A part that an earlier version did not have may be missing in its folder and its backups; one that is there is a part like any other.
+func TestOptionalPart(t *testing.T) {
+	for _, there := range []bool{false, true} {
+		s := open(t, t.TempDir())
+		s.close()
+		box := backup.Box{Data: s.data, Parts: append([]backup.Part{{Name: "extra", Optional: true, Check: kv.Verify}}, parts()...)}
+		if there {
+			db, err := kv.Open(filepath.Join(s.data, "extra"), kv.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Apply(kv.Op{Key: []byte("a"), Value: []byte("b")}); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		dir, data := filepath.Join(t.TempDir(), "b"), filepath.Join(t.TempDir(), "data")
+		create(t, box, dir, "")
+		if _, faults, err := backup.Verify(t.Context(), dir, box.Parts, nil); err != nil || len(faults) > 0 {
+			t.Errorf("%v: %v %v", there, faults, err)
+		}
+		if _, err := backup.Restore(t.Context(), dir, data, box.Parts, nil); err != nil {
+			t.Errorf("%v: %v", there, err)
+		}
+		if _, err := os.Stat(filepath.Join(data, "extra")); (err == nil) != there {
+			t.Errorf("%v: %v", there, err)
+		}
+	}
+}

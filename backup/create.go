@@ -143,7 +143,9 @@ func (c *creation) cut() (source string, clear func() error, err error) {
 	}
 	clear = func() error { return nil }
 	for _, p := range c.box.Parts {
-		c.m.Parts = append(c.m.Parts, p.Name)
+		if !p.lacking(c.box.Data) {
+			c.m.Parts = append(c.m.Parts, p.Name)
+		}
 	}
 	if len(c.box.Parts) == 0 || c.box.Parts[0].Snapshot == nil {
 		return c.box.Data, clear, nil
@@ -220,6 +222,9 @@ func readIfThere(name string) ([]byte, error) {
 func (c *creation) fill(ctx context.Context, source string) error {
 	var files []Entry
 	for _, p := range c.box.Parts {
+		if p.lacking(c.box.Data) {
+			continue
+		}
 		list, err := filesIn(source, p.Name)
 		if err != nil {
 			return fmt.Errorf("backup: %w", err)

@@ -1,6 +1,12 @@
 package backup
 
-import "context"
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
 
 // Part is one store of the box: a folder below data, and a folder of the same name in a backup.
 type Part struct {
@@ -8,8 +14,19 @@ type Part struct {
 	// Snapshot makes dir a durable copy of the store as it is at the call; dir does not exist and lies on the file
 	// system of the data folder. Nil: nobody writes in the store meanwhile, so its folder itself is copied.
 	Snapshot func(dir string) error
+	// Optional says that a folder or a backup of an earlier version may lack it.
+	Optional bool
 	// Check opens the store in dir for reading alone and changes nothing; with every it reads all there is.
 	Check func(ctx context.Context, dir string, every bool) error
+}
+
+// lacking says that a folder has no such part and need not have.
+func (p *Part) lacking(data string) bool {
+	if !p.Optional {
+		return false
+	}
+	_, err := os.Lstat(filepath.Join(data, p.Name))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // Box is what is backed up.

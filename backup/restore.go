@@ -26,7 +26,7 @@ func Restore(ctx context.Context, dir, data string, parts []Part, report Report)
 		return m, err
 	}
 	for _, p := range parts {
-		if !has(m, p.Name) {
+		if !has(m, p.Name) && !p.Optional {
 			return m, fmt.Errorf("%s holds no %s; use another backup", dir, p.Name)
 		}
 	}
@@ -64,6 +64,9 @@ func Restore(ctx context.Context, dir, data string, parts []Part, report Report)
 		return m, err
 	}
 	for _, p := range parts {
+		if !has(m, p.Name) {
+			continue
+		}
 		if err := p.Check(ctx, filepath.Join(work, p.Name), false); err != nil {
 			return m, fmt.Errorf("restore: %w", err)
 		}

@@ -82,7 +82,7 @@ func Verify(ctx context.Context, dir string, parts []Part, report Report) (m Man
 		}
 	}
 	for _, p := range parts {
-		if !has(m, p.Name) {
+		if !has(m, p.Name) && !p.Optional {
 			fault(p.Name, "is not in the backup")
 		}
 	}

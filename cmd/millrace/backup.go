@@ -26,7 +26,7 @@ type backupCommand struct {
 
 // checks are the parts of a backup for those who only look.
 func checks() []backup.Part {
-	return []backup.Part{{Name: "historian", Check: historian.Verify}, {Name: "records", Check: kv.Verify}}
+	return []backup.Part{{Name: "runs", Optional: true, Check: kv.Verify}, {Name: "historian", Check: historian.Verify}, {Name: "records", Check: kv.Verify}}
 }
 
 // loose are the single files of a data folder that belong into a backup, where they are there.

@@ -105,8 +105,8 @@ func openBox(c Config, log *slog.Logger, fatal func(error)) (b *box, err error) 
 		return b, err
 	}
 
-	// The historian names clients, so it is cut before the records.
-	parts := []backup.Part{{Name: "historian", Snapshot: b.history.Snapshot, Check: historian.Verify}, {Name: "records", Snapshot: b.records.Snapshot, Check: kv.Verify}}
+	// Runs name sequences of the historian and numbers of pipelines, and the historian names clients: each is cut before what it names.
+	parts := []backup.Part{{Name: "runs", Optional: true, Snapshot: b.runs.records.Snapshot, Check: kv.Verify}, {Name: "historian", Snapshot: b.history.Snapshot, Check: historian.Verify}, {Name: "records", Snapshot: b.records.Snapshot, Check: kv.Verify}}
 	if b.backups, err = backup.NewRunner(backup.Box{Data: c.Data, Parts: parts, Files: loose, Version: version, MinFree: c.Historian.MinFreeSpace,
 		Sequence: func() uint64 { return b.history.State().LastSeq }}, b.records, time.Now, log, reg); err != nil {
 		return b, err
