@@ -113,6 +113,7 @@ func (e *Engine) sweep(cursor uint64, ended []endedRow) {
 	if err := e.attempts.sweep(); err != nil {
 		e.log.Error("marks of attempts could not be deleted; they are tried again", "error", err)
 	}
+	e.before.settle(cursor)
 	e.forget(cursor, ended)
 }
 

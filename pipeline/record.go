@@ -59,6 +59,16 @@ func (b *before) over(id history.RunID) bool {
 // may says that a run may have run before.
 func (b *before) may(id history.RunID) bool { return id.Kind == 'v' && id.N <= b.lastSeq }
 
+// settle forgets what was finished before the start, once the cursor has passed it all.
+func (b *before) settle(cursor uint64) {
+	if cursor <= b.lastSeq {
+		return
+	}
+	b.mu.Lock()
+	b.marks, b.queue = nil, nil
+	b.mu.Unlock()
+}
+
 // Skip says that a trigger is not to be queued: its run has ended, has a row, or is in a frame that outlived the start.
 // The follower asks while it reads what it may have read before.
 func (e *Engine) Skip(seq uint64, pipeline uint32, trigger uint16) bool {

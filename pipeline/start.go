@@ -80,7 +80,18 @@ func (e *Engine) enqueue(ctx context.Context, p *definition.Plan, trigger string
 		e.asked.take(id)
 		return history.RunID{}, err
 	}
+	if q, ok := e.queue.(flusher); ok {
+		// Nothing else has this run: whoever is told its id must find it after a kill.
+		if err := q.Flush(ctx); err != nil {
+			return id, fmt.Errorf("pipeline: run %s is queued, but not known to be on disk: %w", id, err)
+		}
+	}
 	return id, nil
+}
+
+// flusher is a queue on disk: Flush returns when everything that was put is in it.
+type flusher interface {
+	Flush(ctx context.Context) error
 }
 
 // hook is one webhook of a pipeline that runs.
