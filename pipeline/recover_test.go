@@ -101,7 +101,10 @@ func TestOrderOverRestart(t *testing.T) {
 	for i := range 5 {
 		b.trigger(1, fmt.Sprint(i))
 	}
-	eventually(t, "the first waits", func() bool { return b.acks.Load() == 1 })
+	eventually(t, "the first waits, the others behind it", func() bool {
+		_, waiting := b.eng.lanes.load(queue.Normal)
+		return b.acks.Load() == 1 && waiting == 4
+	})
 	mu.Lock()
 	now = now.Add(10 * time.Second) // long enough to be promoted
 	mu.Unlock()
