@@ -73,9 +73,11 @@ A simulated plant of %d machines on three lines is publishing. Where to look:
   REST             %s/api/v1/docs
   topics           bin/millrace topic list --data %s
   one topic        bin/millrace history get line1/press/temperature --from -5m --data %s
+  pipelines        bin/millrace pipeline list --data %s
+  what one did     bin/millrace run list demo-fahrenheit --data %s
   your own device  bin/millrace client add press-07 --allow 'publish,subscribe #' --data %s
                    mosquitto_pub -V 5 -q 1 -u press-07 -P SECRET -t mHv1.0/main/line1/press/temp -m '{"value": 42.70}'  (MQTT at %s)
 
 Ctrl-C stops the box in order; nothing acknowledged is lost.
-`, len(d.plant.Machines()), web, web, dir, dir, dir, mqtt)
+`, len(d.plant.Machines()), web, web, dir, dir, dir, dir, dir, mqtt)
 }

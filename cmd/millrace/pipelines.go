@@ -73,7 +73,14 @@ func openPipelines(c *Config, records *kv.Store, values *historian.Store, names 
 	}
 	p.follower, err = trigger.New(trigger.Options{Log: values, Sink: p.engine, Topics: catalog, Namespace: names, Versions: p.shelf, From: p.engine.Cursor(), Skip: p.engine.Skip,
 		Dead: func(d trigger.Dead) { p.engine.Loop(d.Ref, d.Topic) }, Shed: func(from, to uint64) { p.engine.LogShed(to - from + 1) }, Logger: log, Registry: reg})
-	return p, err
+	if err != nil {
+		return p, err
+	}
+	p.shelf.Listen(func(c definition.Change) {
+		p.follower.Change(c)
+		p.engine.Running(p.shelf.Running())
+	})
+	return p, nil
 }
 
 // serve runs until ctx ends: the follower stops first, runs under way end, then their rows are written.
@@ -83,10 +90,6 @@ func (p *pipelines) serve(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var historyErr error
 	wg.Go(func() { historyErr = p.history.Run(writing) })
-	p.shelf.Listen(func(c definition.Change) {
-		p.follower.Change(c)
-		p.engine.Running(p.shelf.Running())
-	})
 	p.engine.Running(p.shelf.Running())
 	following, stopFollowing := context.WithCancel(ctx)
 	defer stopFollowing()

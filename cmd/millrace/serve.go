@@ -69,6 +69,9 @@ func (c serveCommand) Run(ctx context.Context, con console, g *globals) error {
 		if plant, err = openDemo(b.book, b.broker.Addr(), log.With("part", "demo")); err != nil {
 			return errors.Join(err, b.close())
 		}
+		if err := deployDemo(b.runs.shelf); err != nil {
+			return errors.Join(err, b.close())
+		}
 	}
 	above := supervisorOf(con.env, os.Getpid())
 	tell := func(state string) {
