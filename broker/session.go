@@ -130,6 +130,9 @@ func (s *session) freed(dropped bool) bool {
 		return false
 	}
 	f := s.queue.front()
+	if f.message == nil { // it is in its row; the writer reads it back and looks at it then
+		return false
+	}
 	return dropped || f.expires > 0 && f.expires <= s.b.now().UnixMilli() || f.policy != s.principal().Policy()
 }
 

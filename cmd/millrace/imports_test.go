@@ -37,6 +37,8 @@ var mayImport = []struct{ from, to, why string }{
 	{"cmd/millrace", "pipeline", "wiring"},
 	{"cmd/millrace", "pipeline/definition", "wiring, and definitions of the demo plant"},
 	{"cmd/millrace", "pipeline/history", "wiring"},
+	{"cmd/millrace", "pipeline/node", "what reading the namespace may fail with"},
+	{"cmd/millrace", "pipeline/value", "stored values as pipelines see them"},
 	{"cmd/millrace", "pipeline/nodes", "the list of node types is handed in"},
 	{"cmd/millrace", "pipeline/queue", "wiring"},
 	{"cmd/millrace", "pipeline/script", "wiring"},

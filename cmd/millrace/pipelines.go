@@ -47,7 +47,7 @@ func openPipelines(c *Config, records *kv.Store, values *historian.Store, names 
 		return p, err
 	}
 	p.scripts = script.NewEngine(script.Options{})
-	p.compiler = definition.NewCompiler(nodes.All(nodes.Options{}), p.scripts)
+	p.compiler = definition.NewCompiler(nodes.All(nodes.Options{Reader: pipelineReader{names, catalog, values}}), p.scripts)
 	if p.shelf, err = definition.OpenShelf(records, p.compiler, definition.ShelfOptions{
 		Seq: func() uint64 { return p.follower.Seq() }, Settled: func() { p.follower.Settled() }}); err != nil {
 		return p, err

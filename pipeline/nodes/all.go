@@ -4,6 +4,9 @@ import "millrace/pipeline/node"
 
 // All lists every type, in the order of the palette.
 func All(o Options) []node.Type {
+	if o.Reader == nil {
+		o.Reader = noReader{}
+	}
 	return []node.Type{
 		valuesTrigger(),
 		scheduleTrigger(),
@@ -20,9 +23,14 @@ func All(o Options) []node.Type {
 		wait(),
 		publish(),
 		publishBatch(),
+		fetchData(o.Reader),
+		searchNodes(o.Reader),
 		logLine(),
 	}
 }
 
 // Options are what the nodes need from outside.
-type Options struct{}
+type Options struct {
+	// Reader reads the namespace and its history; nil where nodes are only checked.
+	Reader Reader
+}

@@ -26,7 +26,7 @@ func parse(t testing.TB, text string) value.Value {
 
 func find(t testing.TB, name string) node.Type {
 	t.Helper()
-	for _, k := range nodes.All(nodes.Options{}) {
+	for _, k := range nodes.All(nodes.Options{Reader: shelf{}}) {
 		if k.Spec.Type == name {
 			return k
 		}
@@ -76,7 +76,7 @@ func text(v value.Value) string {
 // Every type says all there is to say of itself, and its example does what it says.
 func TestEveryTypeIsComplete(t *testing.T) {
 	seen := map[string]bool{}
-	for _, k := range nodes.All(nodes.Options{}) {
+	for _, k := range nodes.All(nodes.Options{Reader: shelf{}}) {
 		s := &k.Spec
 		t.Run(s.Type, func(t *testing.T) {
 			if seen[s.Type] || !strings.HasPrefix(s.Type, s.Category+".") || s.Title == "" || !strings.HasSuffix(s.Doc, ".") {
@@ -364,5 +364,49 @@ func TestScheduleAndWebhook(t *testing.T) {
 	}
 	if w := n.(node.Trigger).Start().Webhook; w == nil || w.Path != "in" {
 		t.Errorf("%+v", w)
+	}
+}
+
+// shelf is a namespace with one topic.
+type shelf struct{}
+
+func (shelf) Latest(workspace, filter string, limit int) ([]nodes.Reading, error) {
+	if workspace != "main" || filter != "line1/recipe" && filter != "+/recipe" || limit < 1 {
+		return nil, nil
+	}
+	n, _ := value.Number("42.50")
+	return []nodes.Reading{{Topic: "line1/recipe", Value: n, Timestamp: "2026-12-01T10:00:00.000Z", Quality: "good"}}, nil
+}
+
+func (s shelf) Raw(_ context.Context, _, topic string, from, to time.Time, limit int) ([]nodes.Reading, error) {
+	return []nodes.Reading{{Topic: topic, Value: value.Int(int64(to.Sub(from) / time.Second)), Timestamp: from.UTC().Format(time.RFC3339), Quality: "good"}}, nil
+}
+
+func (shelf) Summary(_ context.Context, _, _ string, from, to time.Time) (nodes.Summary, error) {
+	return nodes.Summary{Count: uint64(to.Sub(from) / time.Second), Avg: value.Float(1.5)}, nil
+}
+
+func TestFetch(t *testing.T) {
+	for params, want := range map[string]string{
+		`{"topic":"line1/{{ $json }}"}`:            `{"topic":"line1/recipe","value":42.50,"timestamp":"2026-12-01T10:00:00.000Z","quality":"good"}`,
+		`{"topic":"none"}`:                         `null`,
+		`{"topic":"a","mode":"raw","from":"-15m"}`: `[{"topic":"a","value":900,"timestamp":"2027-01-15T07:45:00Z","quality":"good"}]`,
+		`{"topic":"a","mode":"summary","from":"{{ 1799999940 }}","to":"2027-01-15T08:00:00Z"}`: `{"count":60,"avg":1.5}`,
+		`{"topic":"a","mode":"raw","from":"soon"}`:                                             `from is "soon"`,
+		`{"topic":"{{ '+/a' }}"}`:                                                              `the topic is "+/a"`,
+	} {
+		n, faults := build(t, "system.uns.fetchdata", params)
+		if len(faults) > 0 {
+			t.Errorf("%s: %v", params, faults)
+			continue
+		}
+		r := n.Run(context.Background(), call(t, trigger, nil, `"recipe"`))
+		got := text(r.Out)
+		if r.Err != nil {
+			got = r.Err.Error()
+		}
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", params, got, want)
+		}
 	}
 }
