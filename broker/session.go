@@ -71,55 +71,71 @@ func (s *session) principal() *auth.Principal { return s.who.Load() }
 
 // enqueue owes the session a message. It never blocks: a full queue drops its oldest.
 func (s *session) enqueue(d delivery) {
-	l := &s.b.o.Limits
 	d.weight = d.message.size()
+	switch e := s.join(&d); {
+	case e.over && d.group != "": // it was chosen and has ended meanwhile: another member gets it
+		left := remains{num: s.num}
+		if d.n == 0 {
+			left = remains{shared: []delivery{d}, from: s}
+		}
+		s.b.janitor.discard(left)
+	case e.over:
+	case e.offline:
+		s.drop(dropOffline, 1)
+	default:
+		if e.lost > 0 {
+			s.drop(dropQueueFull, e.lost)
+			if e.look {
+				s.tooSlow()
+			}
+		}
+		if e.wake != nil {
+			e.wake.out.wakeLive(!d.wide)
+		}
+	}
+}
+
+// joined is what became of a message that was owed.
+type joined struct {
+	over, offline bool  // it was not put into the queue
+	lost          int   // others that it pushed out
+	look          bool  // it is time to see whether the subscriber is too slow
+	wake          *conn // whose writer has something to do; nil = nobody's
+}
+
+// join puts a message into the queue. The lock is given back even by a panic, which would end one connection, but with
+// the lock the box.
+func (s *session) join(d *delivery) (e joined) {
+	l := &s.b.o.Limits
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	c := s.conn
 	if s.over || c == nil && (s.num == 0 || d.qos == 0) {
-		over := s.over
-		if over && d.group != "" { // it was chosen and has ended meanwhile: another member gets it
-			s.mu.Unlock()
-			left := remains{num: s.num}
-			if d.n == 0 {
-				left = remains{shared: []delivery{d}, from: s}
-			}
-			s.b.janitor.discard(left)
-			return
+		e.over, e.offline = s.over, !s.over
+		if !s.over || d.group == "" {
+			s.settle(d)
 		}
-		s.settle(&d)
-		s.mu.Unlock()
-		if !over {
-			s.drop(dropOffline, 1)
-		}
-		return
+		return e
 	}
-	lost, look := 0, false
 	for s.queue.n > 0 && (s.queue.n >= l.MaxSubscriberQueue || s.queue.bytes+d.weight > l.MaxSubscriberQueueBytes) {
 		s.settle(s.queue.front())
 		s.queue.pop()
-		lost++
+		e.lost++
 	}
-	if lost == 0 {
+	if e.lost == 0 {
 		s.losing = 0
 	} else {
-		look = s.losing%lookEvery == 0
+		e.look = s.losing%lookEvery == 0
 		s.losing++
 	}
 	if c == nil {
 		d.spill()
 	}
-	s.queue.push(d, l.MaxSubscriberQueue)
-	wake := s.queue.n == 1 || c != nil && s.freed(lost > 0)
-	s.mu.Unlock()
-	if lost > 0 {
-		s.drop(dropQueueFull, lost)
-		if look {
-			s.tooSlow()
-		}
+	s.queue.push(*d, l.MaxSubscriberQueue)
+	if s.queue.n == 1 || c != nil && s.freed(e.lost > 0) {
+		e.wake = c
 	}
-	if wake && c != nil {
-		c.out.wakeLive(!d.wide)
-	}
+	return e
 }
 
 // freed says that the message at the front, which waits for the window, holds up those behind it no longer: it was
