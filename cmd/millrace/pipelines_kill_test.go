@@ -79,8 +79,11 @@ var harms = []struct {
 // an ordered pipeline are in the order of the device's.
 func TestPipelinesOverKills(t *testing.T) {
 	rounds := len(harms)
-	if os.Getenv("MILLRACE_LONG") != "" {
+	switch {
+	case os.Getenv("MILLRACE_LONG") != "":
 		rounds = 20
+	case testing.Short(): // under the race detector; all of them run without it
+		rounds = 2
 	}
 	const devices = 3
 	data := filepath.Join(t.TempDir(), "data")
